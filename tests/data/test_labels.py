@@ -140,3 +140,30 @@ def test_a_lazy_frame_is_collected_once() -> None:
     assert rows.feature_names == ["a", "b"] and len(collected) == 1
     as_rows(lazy, feature_names=["a", "b"])
     assert len(collected) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (["1", "4", "1", "4"], np.array([1, 4, 1, 4])),
+        (["1", "", "1", "4"], np.array([1, None, 1, 4])),
+        (["1.0", "4.0", "1.0", "4.0"], np.array([1.0, 4.0, 1.0, 4.0])),
+        (["1", "4", "1", "4.5"], np.array([1, 4, 1, 4.5])),
+    ],
+    ids=["whole", "a gap", "written with a point", "a fraction"],
+)
+def test_whole_numbers_of_a_text_file_are_whole_labels(tmp_path, column, expected):
+    """As those of the same table in pandas are: classes 1 and 4 were 1.0 and 4.0, and so were predictions."""
+    path = tmp_path / "rows.csv"
+    path.write_text("a,label\n" + "".join(f"{i},{label}\n" for i, label in enumerate(column)))
+    found, name = column_of(str(path), "label")
+    assert name == "label" and found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist()
+
+
+def test_whole_numbers_of_a_text_file_with_a_fraction_far_down_are_floats(tmp_path):
+    """Types are guessed from the first block of a file."""
+    path = tmp_path / "rows.csv"
+    path.write_text("a,label\n" + "1,2\n" * 400_000 + "1,2.5\n")
+    found, _ = column_of(str(path), "label")
+    assert found.dtype == np.float64 and found[-1] == 2.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -49,6 +50,7 @@ def open_csv(path: Path, empty_as_text: bool) -> Table:
         or pa.types.is_null(field.type)
         or pa.types.is_floating(field.type)
     }
+    whole = frozenset(field.name for field in schema if pa.types.is_integer(field.type))
     schema = pa.schema(
         [pa.field(field.name, types.get(field.name, field.type)) for field in schema]
     )
@@ -66,7 +68,7 @@ def open_csv(path: Path, empty_as_text: bool) -> Table:
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
 
-    table = from_batches(schema, batches, where, num_rows=None)
+    table = dataclasses.replace(from_batches(schema, batches, where, num_rows=None), whole=whole)
     for field in schema:
         if pa.types.is_binary(field.type):
             table.not_numeric[field.name] = (

@@ -29,6 +29,10 @@ class LateTextError(ValueError):
     """
 
 
+# Whole numbers up to here are what they were after they are floats.
+_MOST_WHOLE = 2.0**53
+
+
 @dataclass
 class Table:
     """A table as `as_rows` reads it.
@@ -56,6 +60,9 @@ class Table:
     place
         What to call a row by its number here, in messages: of a part that is the number in the whole table, and of
         several files the one that has it; None: "row", and the number.
+    whole
+        Columns of a text file that begin with whole numbers, and are read as floating point ones: labels among them
+        are whole numbers if all of the column are.
     """
 
     where: str
@@ -68,6 +75,7 @@ class Table:
     named: bool = True
     part: Callable[[slice], Table] | None = None
     place: Callable[[int], str] | None = None
+    whole: frozenset[str] = frozenset()
 
     def blocks(self, columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
         """Yield blocks of rows as lists of one vector of numbers per column, missing values as NaN."""
@@ -80,7 +88,8 @@ class Table:
         while True:
             try:
                 parts = [as_labels(frame[:, 0]) for frame in self.frames([name], _COLUMN_ROWS)]
-                return np.concatenate(parts) if parts else np.zeros(0)
+                found = np.concatenate(parts) if parts else np.zeros(0)
+                return _as_whole(found) if name in self.whole else found
             except LateTextError:  # it is text now, all of it
                 continue
 
@@ -277,6 +286,23 @@ def as_numbers(column: Any) -> np.ndarray:
     present = ~column.is_null().to_numpy()
     found = np.full(values.shape, np.nan)
     found[present] = values[present].astype(np.float64)
+    return found
+
+
+def _as_whole(values: np.ndarray) -> np.ndarray:
+    """Return floating point numbers that are whole as integers, missing ones as None; others as they are."""
+    if values.dtype.kind != "f":
+        return values
+    present = ~np.isnan(values)
+    if not np.all(np.abs(values[present]) <= _MOST_WHOLE):
+        return values  # beyond, several whole numbers are one
+    whole = values[present].astype(np.int64)
+    if not np.array_equal(whole, values[present]):
+        return values
+    if present.all():
+        return whole
+    found = np.full(len(values), None)
+    found[present] = whole.tolist()
     return found
 
 
