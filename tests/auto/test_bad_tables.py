@@ -319,6 +319,14 @@ def test_the_target_is_no_stranger_among_rows_to_predict(fitted):
     assert "unseen" not in str(raised.value) and "- y" not in str(raised.value)
 
 
+@pytest.mark.parametrize("size", [1e155, 1e200, 1e300])
+def test_a_target_without_a_deviation_in_float64_is_refused_by_name(size):
+    """It was each candidate that failed, after a warning of NumPy's."""
+    y = np.linspace(-1.0, 1.0, 30) * size
+    with pytest.raises(ValueError, match=r"^The target y runs from .* Express it in another unit"):
+        GPRegressor(max_seconds=2).fit(np.arange(30.0)[:, None], y)
+
+
 def test_a_constant_target_is_told_by_name():
     with pytest.warns(UserWarning, match="'y' is constant: every value is 3"):
         model = GPRegressor(method="exact", max_seconds=None).fit(plain()[:15].assign(y=3.0), "y")

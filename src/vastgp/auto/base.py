@@ -20,7 +20,7 @@ from vastgp.auto.fitted import FittedFrontDoor
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs, as_new, names_of_inputs
 from vastgp.auto.race import board_of, rows_seen, run_alone, run_race
-from vastgp.auto.reading_targets import check_rows, warn_if_constant
+from vastgp.auto.reading_targets import check_rows, check_values
 from vastgp.auto.report.kept import (
     NO_ROWS,
     Kept,
@@ -161,7 +161,7 @@ class FrontDoor(FittedFrontDoor):
         targets = own_noise.of_targets(targets, counts)
         self._look_at(targets, present, own_noise)
         self.target_range_ = _extremes(targets)
-        warn_if_constant(self.target_range_, self.target_name_)
+        check_values(observations.targets(targets), self.target_range_, self.target_name_)
         budget = self._seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
         held = self._folds(inputs, len(targets), seed, budget)

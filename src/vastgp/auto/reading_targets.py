@@ -17,6 +17,7 @@ from vastgp.auto.written import (
 from vastgp.data import validate
 from vastgp.data.labels import check_several_classes, column_of, encode
 from vastgp.data.missing import missing_in
+from vastgp.data.scaling import check_spread
 
 # With text in more than this share of its rows a target is classes, and otherwise numbers that are spoilt.
 _MOST_WORDS = 0.5
@@ -146,12 +147,17 @@ def called_target(name: str | None) -> str:
     return "the target y" if name is None else f"the target column {name!r}"
 
 
-def warn_if_constant(extremes: tuple[float, float], name: str | None) -> None:
-    """Say that there is nothing to learn; the fit goes on, since its answer (that constant) is right."""
+def check_values(y: np.ndarray, extremes: tuple[float, float], name: str | None) -> None:
+    """Raise where the deviation of a target cannot be represented, and say where there is nothing to learn.
+
+    The fit to a constant goes on, since its answer (that constant) is right.
+    """
+    called = called_target(name)
+    called = called[0].upper() + called[1:]
+    check_spread(y, called)
     if extremes[0] == extremes[1]:
-        called = called_target(name)
         warn(
-            f"{called[0].upper()}{called[1:]} is constant: every value is {extremes[0]:.6g}. A model can only repeat "
+            f"{called} is constant: every value is {extremes[0]:.6g}. A model can only repeat "
             "it. Is it the column you meant?"
         )
 

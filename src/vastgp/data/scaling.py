@@ -324,6 +324,11 @@ def _merged(first: _Moments | None, second: _Moments | None) -> _Moments | None:
     return first.merge(second)
 
 
+def check_spread(values: np.ndarray, called: str) -> None:
+    """Raise ValueError where the mean or the deviation of some numbers cannot be represented, as a scaling does."""
+    _scale(_Moments.of(np.asarray(values, dtype=np.float64)[:, None]), lambda _: called)
+
+
 def _is_constant(moments: _Moments) -> np.ndarray:
     spread = moments.high - moments.low
     return spread <= _SAME * np.maximum(np.abs(moments.low), np.abs(moments.high))
