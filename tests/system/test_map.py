@@ -11,6 +11,7 @@ import xarray as xr
 
 import vastgp
 from vastgp.auto.space import Space
+from vastgp.auto.stations.readings import read_readings
 from vastgp.cli._errors import BadInput
 from vastgp.cli.map_stations import _spanned, _with_times
 
@@ -70,16 +71,39 @@ def test_a_map_of_a_century_that_nanoseconds_do_not_hold(run, stations):
 def test_times_of_the_map_may_have_the_form_of_the_readings(stations):
     table = pd.read_csv(stations / "stations.csv")
     days = pd.to_datetime(table["day"])
-    model = vastgp.StationGP(max_seconds=2.0, kernel="matern32")
-    model.fit(table.assign(day=days.dt.strftime("%d.%m.%Y")), "temp", time="day")
-    found = _with_times({}, model, ["03.02.2024", "2024-02-04"])["day"]
+    written = table.assign(day=days.dt.strftime("%d.%m.%Y"))
+    readings = read_readings(written, "temp", None, None, "day", None, None, None)
+    found = _with_times({}, readings, ["03.02.2024", "2024-02-04"])["day"]
     assert found.astype("datetime64[D]").tolist() == [date(2024, 2, 3), date(2024, 2, 4)]
     with pytest.raises(BadInput, match=r"--at holds text such as 'soon'.*or in the form of the"):
-        _with_times({}, model, ["soon"])
-    model.fit(table.assign(day=days.dt.dayofyear), "temp", time="day")
-    assert _with_times({}, model, ["2.5", "3"])["day"].tolist() == [2.5, 3.0]
+        _with_times({}, readings, ["soon"])
+    numbered = table.assign(day=days.dt.day_of_year)
+    readings = read_readings(numbered, "temp", None, None, "day", None, None, None)
+    assert _with_times({}, readings, ["2.5", "3"])["day"].tolist() == [2.5, 3.0]
     with pytest.raises(BadInput, match="--at soon: expected numbers"):
-        _with_times({}, model, ["soon"])
+        _with_times({}, readings, ["soon"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--grid", "1", "--time", "day", "--at", "soon"], "--at holds text such as 'soon'"),
+        (["--grid", "1", "--at", "2024-01-02"], "--at is of readings with times"),
+        (["--grid", "1e-4"], "Take a wider spacing or --bounds"),
+        (["--grid", "no_height.nc", "--covariates", "height"], "height"),
+    ],
+    ids=["a date", "no time", "a spacing", "a covariate"],
+)
+def test_what_is_no_map_of_the_readings_is_refused_before_the_fit(
+    run, stations, monkeypatch, options, said
+):
+    """It was told after the fit, which was lost."""
+    with xr.open_dataset(stations / "grid.nc", engine="h5netcdf") as grid:
+        grid.drop_vars("height").to_netcdf(stations / "no_height.nc", engine="h5netcdf")
+    monkeypatch.chdir(stations)
+    monkeypatch.setattr(vastgp.StationGP, "fit", lambda *_: pytest.fail("it was fitted"))
+    refused = run("map", "stations.csv", *FAST, *options, "--out", stations / "no.nc", code=2)
+    assert said in refused.err and not (stations / "no.nc").exists()
 
 
 ALL_AROUND = np.arange(-180.0, 180.0, 20.0)
@@ -103,7 +127,7 @@ ALL_AROUND = np.arange(-180.0, 180.0, 20.0)
 def test_a_map_has_each_meridian_of_its_stations_once(lon, step, expected):
     place = np.column_stack([np.linspace(-17.0, -16.0, len(lon)), lon])
     readings = SimpleNamespace(place=place, space=Space("lat", "lon", True))
-    found = _spanned(SimpleNamespace(readings_=readings), step, None)
+    found = _spanned(readings, step, None)
     np.testing.assert_allclose(found["lon"], expected, atol=1e-9)
     assert np.all(found["lon"] - found["lon"][0] < 360.0 - 1e-6)
 

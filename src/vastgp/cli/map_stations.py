@@ -157,6 +157,7 @@ def map_stations(
     whole or not at all.
     """
     with explained(debug):
+        from vastgp.auto.stations.readings import read_readings
         from vastgp.cli._console import say
         from vastgp.cli._estimators import make_estimator
         from vastgp.cli._files import existing, writable
@@ -186,9 +187,10 @@ def map_stations(
             "random_state": seed or None,
         }
         model = make_estimator("StationGP", options, [])
-        model.fit(source, target, lat, lon, time, names or None, station, noise_std)
-        wanted = Path(grid) if step is None else _spanned(model, step, edges)
-        found = model.predict(_with_times(wanted, model, at))
+        of_readings = (source, target, lat, lon, time, names or None, station, noise_std)
+        wanted = _wanted(grid, step, edges, at, read_readings(*of_readings))
+        model.fit(*of_readings)
+        found = model.predict(wanted)
         found.attrs |= {
             "title": f"{model.readings_.target} of {source.name}, mapped",
             "history": f"mapped by vastgp map from {source.name}",
@@ -284,11 +286,27 @@ def _edges(bounds: str | None) -> tuple[float, ...] | None:
     return edges
 
 
-def _spanned(model: Any, step: float, edges: tuple[float, ...] | None) -> dict[str, Any]:
+def _wanted(
+    grid: str,
+    step: float | None,
+    edges: tuple[float, ...] | None,
+    at: list[str] | None,
+    readings: Any,
+) -> Any:
+    """The grid of the map, which is refused before anything is fitted if it is no grid of these readings."""
+    from vastgp.auto.stations.targets import make_target
+
+    found = _with_times(
+        Path(grid) if step is None else _spanned(readings, step, edges), readings, at
+    )
+    make_target(found, readings, {})
+    return found
+
+
+def _spanned(readings: Any, step: float, edges: tuple[float, ...] | None) -> dict[str, Any]:
     """The coordinates of a map with a spacing."""
     import numpy as np
 
-    readings = model.readings_
     space = readings.space
     if edges is None:
         south, north = readings.place[:, 0].min(), readings.place[:, 0].max()
@@ -331,11 +349,10 @@ def _west_and_east(longitudes: Any, sphere: bool) -> tuple[float, float]:
     return float(longitudes.min()), float(longitudes.max())
 
 
-def _with_times(grid: Any, model: Any, at: list[str] | None) -> Any:
+def _with_times(grid: Any, readings: Any, at: list[str] | None) -> Any:
     """The grid with the times that are asked for."""
     import numpy as np
 
-    readings = model.readings_
     if readings.time is None:
         if at:
             raise BadInput("--at is of readings with times: name their column with --time.")
