@@ -141,6 +141,7 @@ def weights_problem(
         row_batch=plan.row_batch,
         num_rows=rows.n,
         num_functions=None if plan.whole else plan.basis_batch,
+        all_functions=plan.num_basis,
         step=0.5,
         # sigma^2 S <= Phi^T Phi + sigma^4 / 4 where the rows are like the inducing inputs
         noise_variance=max(noise_variance, 0.25 * noise_variance**2),

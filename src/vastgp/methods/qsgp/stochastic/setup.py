@@ -305,6 +305,7 @@ def _operators(
         row_batch=plan.row_batch,
         num_rows=int(numbers.num_rows),
         num_functions=None if plan.exact_curvature else 2 * plan.pair_batch,
+        all_functions=2 * (plan.num_pairs - plan.head),
         step=float(numbers.learning_rate),
         noise_variance=noise_variance,
         rounding=float(np.finfo(dtype).eps),
