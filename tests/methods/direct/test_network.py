@@ -11,6 +11,7 @@ import vastgp
 from estimators.conformance import FitConformance
 from estimators.sklearn_checks import checks_of_a_method
 from vastgp import DirectNetworkRegressor
+from vastgp.methods.direct.network_posterior import DiscreteNetworkPosterior
 from vastgp.options import Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -54,6 +55,18 @@ def test_samples_have_the_posterior_moments():
     mean, std = model.predict(X, return_std="latent")
     assert np.all(np.abs(drawn.mean(axis=1) - mean) < 4.5 * std / 4000**0.5 + 1e-9)
     np.testing.assert_allclose(drawn.std(axis=1), std, rtol=0.1)
+
+
+def test_samples_of_many_values_have_the_posterior_moments():
+    # 200 values: their numbers are more than eight bits with a sign hold
+    probabilities = np.random.default_rng(0).dirichlet(np.full(200, 0.1), 4)
+    values = np.tile(np.linspace(-1.0, 1.0, 200), (4, 1))
+    own = DiscreteNetworkPosterior(1, (1,), values, probabilities)
+    X = np.array([[-1.0], [0.5], [2.0]])
+    drawn = own.samples(X, 4000, seed=0)
+    mean, variance = own.mean_and_latent_variance(X)
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 4.0 * (variance / 4000) ** 0.5)
+    assert own.codes(50, seed=0).min() >= 0
 
 
 class TestResumed:

@@ -10,6 +10,7 @@ import vastgp
 from estimators.regressor_conformance import RegressorConformance, small_data
 from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, DirectRegressor
+from vastgp.methods.direct.posterior import DiscretePosterior
 from vastgp.options import Fixed, Learn, MeanField, Mixture, Subset, Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -207,6 +208,22 @@ def test_moments_are_those_of_samples(plain):
         assert np.all(np.abs(powers.mean(axis=1) - moments[order - 1]) < 5.0 * spread)
     with pytest.raises(ValueError, match="order must be a positive integer"):
         plain.moments(X, 0)
+
+
+def test_samples_of_many_values_have_the_posterior_moments():
+    # 200 values: their numbers are more than eight bits with a sign hold
+    rng = np.random.default_rng(0)
+    values = np.tile(np.linspace(-3.0, 3.0, 200), (4, 1))
+    probabilities = rng.dirichlet(np.full(200, 0.1), (3, 4))
+    own = DiscretePosterior(
+        None, values, probabilities, np.array([0.5, 0.2, 0.3]), np.empty((0, 1))
+    )
+    second = np.einsum("r,rbk,bk->b", own.mixture, probabilities, values**2)
+    error = np.sqrt((second - own.weight_mean**2) / 4000)
+    for stratified in (False, True):
+        drawn = own.sample_weights(4000, 0, stratified)
+        assert np.max(np.abs(drawn.mean(axis=0) - own.weight_mean) / error) < 4.0
+    assert own.codes(50, seed=0).min() >= 0
 
 
 def test_an_unfactorised_prior_and_one_of_ones_own():

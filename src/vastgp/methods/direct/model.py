@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from vastgp._programs import program
 
@@ -114,6 +114,20 @@ class DiscreteLogits(NamedTuple):
 def evenly_spaced(num_values: int, reach: float = 3.0) -> np.ndarray:
     """Return values evenly spaced from ``-reach`` to ``reach``: standard deviations of a whitened weight."""
     return np.linspace(-reach, reach, num_values)
+
+
+def codes_below(
+    uniform: Float[np.ndarray, "*s"], probabilities: Float[np.ndarray, "*p k"]
+) -> Int[np.ndarray, "*s"]:
+    """Return the numbers of the values in whose share of ``[0, 1)`` uniform numbers are: int8, of many values int16.
+
+    The shapes of both broadcast, but for the last axis of the probabilities.
+    """
+    below = np.cumsum(probabilities, axis=-1)[..., :-1]
+    codes = np.sum(uniform[..., None] > below, axis=-1)
+    # numbers beyond 127 would come out negative in eight bits
+    few = probabilities.shape[-1] <= np.iinfo(np.int8).max + 1
+    return codes.astype(np.int8 if few else np.int16)
 
 
 def relaxed_normal(values: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from vastgp.methods.direct.model import codes_below
 from vastgp.methods.direct.network_polynomial import (
     NetworkProducts,
     NetworkTerms,
@@ -62,10 +63,9 @@ class DiscreteNetworkPosterior:
         return psi @ self._mean, np.maximum(variance, 0.0)
 
     def codes(self, num_samples: int, seed: int) -> np.ndarray:
-        """Return samples of the weights as numbers of their values, int8 of shape (S, b)."""
-        uniform = np.random.default_rng(seed).uniform(size=(num_samples, len(self.values), 1))
-        below = np.cumsum(self.probabilities, axis=1)[:, :-1]
-        return np.sum(uniform > below, axis=-1).astype(np.int8)
+        """Return samples of the weights as numbers of their values, integers of shape (S, b)."""
+        uniform = np.random.default_rng(seed).uniform(size=(num_samples, len(self.values)))
+        return codes_below(uniform, self.probabilities)
 
     def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function, (n, S)."""

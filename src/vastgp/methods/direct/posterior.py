@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vastgp.fitting.sufficient_statistics import feature_matrix
+from vastgp.methods.direct.model import codes_below
 from vastgp.solvers.weight_space import basis_from_state, basis_to_state
 
 
@@ -86,7 +87,7 @@ class DiscretePosterior:
     def codes(
         self, num_samples: int, seed: int, stratified: bool = False
     ) -> Int[np.ndarray, "*c S b"]:
-        """Return samples of the weights as numbers of their values, int8.
+        """Return samples of the weights as numbers of their values: int8, of more than 128 values int16.
 
         Parameters
         ----------
@@ -169,11 +170,10 @@ def _draw_codes(
         shares = generator.uniform(size=num_samples)
         uniform = generator.uniform(size=(num_samples, size))
     part = np.sum(shares[:, None] > np.cumsum(mixture)[:-1], axis=1)
-    below = np.cumsum(probabilities, axis=-1)[..., :-1]
-    codes = np.empty((num_samples, size), np.int8)
-    for which in range(len(mixture)):
-        rows = part == which
-        codes[rows] = np.sum(uniform[rows][..., None] > below[which], axis=-1)
+    of_parts = [codes_below(uniform[part == i], each) for i, each in enumerate(probabilities)]
+    codes = np.concatenate(of_parts)
+    # samples in the order in which they were drawn
+    codes[np.argsort(part, kind="stable")] = codes.copy()
     return codes
 
 
