@@ -209,6 +209,7 @@ def test_the_table_of_sines_is_a_turn():
         (lambda m, p: m.export(p / "m.h", num_samples=3), "num_samples must be even"),
         (lambda m, p: m.export(p / "m.h", num_samples=0), "num_samples must be a positive integer"),
         (lambda m, p: m.export(p / "m.h", name="3d"), "name must be an identifier of C"),
+        (lambda m, p: m.export(p / "m.h", name="aé"), "name must be an identifier of C"),
         (lambda m, p: m.to_integer().predict([[1.0]]), r"X must have shape \(n, 2\)"),
         (lambda m, p: m.to_integer().predict([[1.0, np.nan]]), "hold no NaN"),
     ],
@@ -217,6 +218,12 @@ def test_mistakes_are_named(ask, message, tmp_path):
     model = make(20).fit(*wave(40))
     with pytest.raises(ValueError, match=message):
         ask(model, tmp_path)
+
+
+def test_letters_that_c_does_not_know_are_left_out_of_names(tmp_path):
+    model = make(20).fit(*wave(40))
+    model.export(tmp_path / "modèle é.h")
+    assert "static inline void mod_le___predict(" in (tmp_path / "modèle é.h").read_text("ascii")
 
 
 def test_more_than_four_bits_are_refused(tmp_path):

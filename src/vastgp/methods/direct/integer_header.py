@@ -133,11 +133,11 @@ def write_header(
         When ``name`` is no identifier of C.
     """
     path = Path(path)
-    name = re.sub(r"\W", "_", path.stem) if name is None else name
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII) if name is None else name
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
         raise ValueError(
-            f"name must be an identifier of C (letters, digits and _, no digit first), received {name!r}. Give another "
-            "one to export."
+            f"name must be an identifier of C (letters from a to z, digits and _, no digit first), received {name!r}. "
+            "Give another one to export."
         )
     path.write_text(header_text(model, name), encoding="ascii")
 
