@@ -10,7 +10,7 @@ from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Linear
-from vastgp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, Softmax
+from vastgp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, Softmax, Weighted
 from vastgp.solvers import linear_sites
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import fit_linear
@@ -187,6 +187,25 @@ def test_weights_alone_are_rows_of_another_scale():
     *wanted, most = alike.best(0.1, 1e-6)
     assert value == pytest.approx(most + 0.5 * np.sum(np.log(weight)), abs=1e-3)
     assert [s, noise] == pytest.approx(wanted, rel=0.02)
+
+
+def test_a_row_of_a_class_with_a_weight_is_so_many_rows(rng):
+    X = rng.normal(size=(80, 2))
+    labels = np.digitize(X[:, 0] + 0.5 * rng.normal(size=80), [-0.5, 0.5]).astype(np.float64)
+    # its logarithm is no number of a class
+    weights = np.where(np.arange(80) == 7, 50, 1)
+    weighted, _ = fit_linear(Weighted(Softmax(3)), X, np.column_stack([labels, np.log(weights)]))
+    repeated, _ = fit_linear(Softmax(3), np.repeat(X, weights, axis=0), np.repeat(labels, weights))
+    assert abs(weighted.evidence - repeated.evidence) < 0.02
+    mean, variance = repeated.mean_and_latent_variance(X)
+    assert np.max(np.abs(weighted.mean(X) - mean) / np.sqrt(variance)) < 0.1
+
+
+def test_of_many_inputs_weights_of_one_change_nothing(rng):
+    X, labels = rng.normal(size=(60, 210)), np.arange(60) % 3.0
+    weighted, _ = fit_linear(Weighted(Softmax(3)), X, np.column_stack([labels, np.zeros(60)]))
+    plain, _ = fit_linear(Softmax(3), X, labels)
+    np.testing.assert_allclose(weighted.mean(X), plain.mean(X), rtol=1e-9, atol=1e-9)
 
 
 def test_lines_of_several_classes_are_those_of_all_rows_though_found_on_some(monkeypatch):

@@ -205,9 +205,10 @@ def of_average(found: AveragedLines | LinePart, basis: np.ndarray | None) -> Lin
 
 def _codes(likelihood: Likelihood, y: np.ndarray) -> np.ndarray:
     """Return targets as numbers, a column for each function that they tell of: classes as whether they are each."""
+    targets = np.asarray(observations.targets(y))
     if likelihood.shift_invariant:
-        return np.eye(likelihood.num_latent)[np.asarray(y, np.int64)]
-    return np.asarray(observations.targets(y), np.float64)[:, None]
+        return np.eye(likelihood.num_latent)[targets.astype(np.int64)]
+    return targets.astype(np.float64)[:, None]
 
 
 def _features(X: Any) -> np.ndarray:
