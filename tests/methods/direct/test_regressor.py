@@ -226,6 +226,13 @@ def test_samples_of_many_values_have_the_posterior_moments():
     assert own.codes(50, seed=0).min() >= 0
 
 
+@pytest.mark.parametrize("values", [15, 95, 189, [*np.arange(-3.0, 3.1, 0.2)]])
+def test_the_value_between_those_of_both_signs_is_zero(values):
+    levels = Support(values).levels()
+    assert levels[len(levels) // 2] == 0.0
+    np.testing.assert_allclose(levels, np.linspace(-3.0, 3.0, len(levels)), atol=1e-13)
+
+
 def test_an_unfactorised_prior_and_one_of_ones_own():
     X, y = wave(200)
     values = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])

@@ -112,8 +112,11 @@ class DiscreteLogits(NamedTuple):
 
 
 def evenly_spaced(num_values: int, reach: float = 3.0) -> np.ndarray:
-    """Return values evenly spaced from ``-reach`` to ``reach``: standard deviations of a whitened weight."""
-    return np.linspace(-reach, reach, num_values)
+    """Return values evenly spaced from ``-reach`` to ``reach``: standard deviations of a whitened weight.
+
+    Those on both sides of zero are the same, and the middle one of an odd number is zero without rounding.
+    """
+    return reach * np.arange(1 - num_values, num_values, 2) / (num_values - 1)
 
 
 def codes_below(

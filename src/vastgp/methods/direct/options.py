@@ -11,6 +11,7 @@ from vastgp._arguments import AtLeast, Flag, Named, OneOf, Optional, Options, Po
 from vastgp.methods.direct.model import DiscretePrior, evenly_spaced
 
 _MOST_VALUES = 256
+_ROUNDING = 1e-12  # of values, relative to the largest
 _DRAWS, _STEPS = 64, 1000
 
 
@@ -65,7 +66,9 @@ class Support(Options):
                 "support must be a number of values, or an array of values in standard deviations of the prior (for "
                 f"example [-2, -1, 0, 1, 2]); received {support!r}."
             )
-        values = np.sort(values)
+        # what rounding has left of zero is zero: samples of it cost nothing, and no spacing follows it
+        least = _ROUNDING * np.max(np.abs(values), initial=0.0)
+        values = np.sort(np.where(np.abs(values) <= least, 0.0, values))
         distinct = np.unique(values)
         if len(distinct) < 2 or len(distinct) < len(values) or len(values) > _MOST_VALUES:
             raise ValueError(
