@@ -185,9 +185,11 @@ def test_samples_are_levels_times_amplitudes(model):
     assert np.all(weights[drawn == 0.0] == 0.0)
 
 
-def test_a_file_keeps_the_model(model, tmp_path):
-    written = model.export(tmp_path / "model.npz", "npz", num_samples=4)
-    read = IntegerModel.read(tmp_path / "model.npz")
+@pytest.mark.parametrize("name", ["model.npz", "model.4bit", "model"])
+def test_a_file_keeps_the_model(name, model, tmp_path):
+    written = model.export(tmp_path / name, "npz", num_samples=4)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    read = IntegerModel.read(tmp_path / name)
     X, _ = wave(50, seed=4)
     np.testing.assert_array_equal(read.predict(X), written.predict(X))
     assert read.num_bytes == written.num_bytes

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vastgp.data.whole_files import written_whole
 from vastgp.methods.direct.integer_model import INPUT_BITS, TABLE_BITS, IntegerModel, sine_table
 
 # Beyond, sums of products need 64 bits.
@@ -139,7 +140,8 @@ def write_header(
             f"name must be an identifier of C (letters from a to z, digits and _, no digit first), received {name!r}. "
             "Give another one to export."
         )
-    path.write_text(header_text(model, name), encoding="ascii")
+    with written_whole(path) as partial:
+        partial.write_text(header_text(model, name), encoding="ascii")
 
 
 def header_text(model: IntegerModel, name: str) -> str:

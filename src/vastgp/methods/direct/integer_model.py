@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.data.whole_files import written_whole
 from vastgp.methods.direct.posterior import DiscretePosterior
 
 # Fractional bits of inputs (sixteen bits: up to 16 standard deviations) and of outputs (per scale of the target).
@@ -148,7 +150,9 @@ class IntegerModel:
     def write_npz(self, path: str | os.PathLike[str]) -> None:
         """Write all tables to an ``.npz`` file (no pickle)."""
         content = {field.name: getattr(self, field.name) for field in fields(self)}
-        np.savez(path, format=_FORMAT, **content)
+        # to an open file: NumPy would add an ending to a name that has another
+        with written_whole(path) as partial, partial.open("wb") as out:
+            np.savez(out, format=_FORMAT, **content)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> IntegerModel:
@@ -159,7 +163,7 @@ class IntegerModel:
         ValueError
             When the file holds something else.
         """
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(Path(path).expanduser(), allow_pickle=False) as stored:
             names = {field.name for field in fields(cls)}
             if "format" not in stored.files or not names <= set(stored.files):
                 raise ValueError(
