@@ -384,6 +384,7 @@ def test_options_refuse_what_cannot_work_when_they_are_made():
     for make, message in (
         (lambda: NUTS(num_chains=0), "num_chains must be a positive integer"),
         (lambda: MALA(num_steps=-5), "num_steps must be a positive integer"),
+        (lambda: MALA(num_steps=40), "thin=50 is more than num_steps=40"),
         (lambda: TypeII(max_iter=2.5), "max_iter must be a positive integer"),
         (lambda: LaplaceBasis(0.0), "box_margin must be a positive number"),
         (lambda: SpectralWeights(num_reflections=0), "num_reflections must be a positive integer"),

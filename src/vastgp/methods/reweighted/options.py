@@ -43,6 +43,14 @@ class MarkovChains(Options):
     num_components: _Count = 50
     rows_per_step: Annotated[int | None, Positive(integer=True, none="500")] = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.thin > self.num_steps:
+            raise ValueError(
+                f"thin={self.thin} is more than num_steps={self.num_steps}, so that no step would be kept as a draw. "
+                "Lower thin, or raise num_steps."
+            )
+
 
 @dataclass(frozen=True)
 class NUTS(MarkovChains):
