@@ -73,6 +73,12 @@ def test_sines_vanish_at_the_walls_and_are_orthonormal():
     np.testing.assert_allclose(gram, np.eye(6), atol=1e-5)
 
 
+def test_as_many_sines_as_are_asked_for_of_one_input():
+    """A wave of 300 half waves across the box is one of 320 functions."""
+    basis = LaplaceEigenfunctionBasis.build(RBF(0.01), np.zeros(1), np.ones(1), 320)
+    np.testing.assert_allclose(basis.frequencies[:, 0], 0.5 * np.pi * np.arange(1, 321))
+
+
 def test_a_box_without_width_is_refused():
     with pytest.raises(ValueError, match="half_width must be positive"):
         LaplaceEigenfunctionBasis.build(RBF(0.5), np.zeros(1), np.zeros(1), 6)

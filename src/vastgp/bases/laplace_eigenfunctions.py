@@ -15,9 +15,6 @@ from vastgp.bases.largest_products import largest_products
 from vastgp.kernels import Kernel
 from vastgp.kernels.spectral import log_spectral_density
 
-# Functions of one axis that the search may take: the wave number of the last is 128 half waves across the box.
-_MOST_PER_AXIS = 128
-
 
 class LaplaceEigenfunctionBasis(eqx.Module):
     """Sines on the box ``prod_l [c_l - h_l, c_l + h_l]``, which vanish at its walls.
@@ -68,7 +65,8 @@ class LaplaceEigenfunctionBasis(eqx.Module):
             )
         # densities of these kernels fall with sum_l (l_l omega_l)^2, whatever their form
         scales = np.broadcast_to(np.asarray(kernel.scales), centre.shape)  # type: ignore[attr-defined]
-        numbers = np.arange(1, _MOST_PER_AXIS + 1)
+        # a function comes after all that have fewer half waves along one axis: of none more are needed than functions
+        numbers = np.arange(1, num_basis + 1)
         waves = [np.pi * numbers / (2.0 * half) for half in half_width]
         logs = [-0.5 * (scale * wave) ** 2 for scale, wave in zip(scales, waves, strict=True)]
         chosen, _ = largest_products(logs, num_basis)

@@ -35,6 +35,10 @@ from vastgp.methods.reweighted.weight_priors import (
 
 DEFAULT_FUNCTIONS = 500
 _INPUTS = 4  # purpose of random numbers
+# Least half width of a box of sines, in lengthscales: in its middle the kernel's variance is then too low by 0.1 %
+# (RBF) or 2 % (Matern 3/2). With one lengthscale that is 27 %, and of an input that hardly matters, whose lengthscale
+# is far beyond its range, walls near the data leave nothing.
+_LEAST_HALF_WIDTH = 2.0
 
 
 class FixedBasis(NamedTuple):
@@ -86,10 +90,7 @@ class FixedBasis(NamedTuple):
         if self.basis == "random-fourier":
             basis = RandomFourierBasis(kernel, seed_key(seed), count, "orthogonal")
         elif isinstance(self.basis, LaplaceBasis):
-            low, high = scaling.transform_X(np.stack(scaling.x_range))
-            # a constant input: a box of the width of one standard deviation
-            half = np.where(high > low, 0.5 * (high - low), 0.5) * (1.0 + self.basis.box_margin)
-            basis = LaplaceEigenfunctionBasis.build(kernel, 0.5 * (low + high), half, count)
+            basis = _laplace(kernel, scaling, self.basis.box_margin, count)
         elif self.basis == "grief":
             basis = grid_eigenfunctions(kernel, rows, scaling, count)
             kernel = basis.kernel
@@ -148,6 +149,17 @@ def _kernel_prior(features: Features, num_inputs: int, dtype: str) -> WeightPrio
         frequencies, _ = whole_spectrum(basis, num_inputs, np.dtype(dtype))
     waves = np.repeat(np.asarray(frequencies, dtype=np.float64), 2, axis=0)
     return KernelPrior.make(kernel, noise, waves)
+
+
+def _laplace(
+    kernel: Any, scaling: Standardizer, margin: float, count: int
+) -> LaplaceEigenfunctionBasis:
+    """Return sines on a box around the data, where they are near enough to the kernel."""
+    low, high = scaling.transform_X(np.stack(scaling.x_range))
+    # a constant input: a box of the width of one standard deviation
+    half = np.where(high > low, 0.5 * (high - low), 0.5) * (1.0 + margin)
+    half = np.maximum(half, _LEAST_HALF_WIDTH * np.asarray(kernel.scales))
+    return LaplaceEigenfunctionBasis.build(kernel, 0.5 * (low + high), half, count)
 
 
 def _some_inputs(rows: Rows, scaling: Standardizer, count: int, seed: int) -> np.ndarray:

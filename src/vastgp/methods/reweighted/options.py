@@ -184,7 +184,8 @@ class LaplaceBasis(Options):
     Parameters
     ----------
     box_margin : float, default 0.5
-        How far the box reaches beyond the data, relative to half their range.
+        How far the box reaches beyond the data, relative to half their range. It is no narrower than four lengthscales
+        of the kernel that the basis is made for.
     """
 
     box_margin: Annotated[float, Positive()] = 0.5
