@@ -7,8 +7,12 @@ import pytest
 
 from vastgp import RBF, ReweightedBasisRegressor
 from vastgp._precision import precision
-from vastgp.fitting.sufficient_statistics import feature_matrix
+from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
+from vastgp.fitting.sufficient_statistics import SufficientStatistics, feature_matrix
 from vastgp.kernels.matrices import kernel_matrix
+from vastgp.methods.reweighted.evidence import prepare
+from vastgp.methods.reweighted.kernel_weight_prior import KernelPrior
+from vastgp.methods.reweighted.mixtures import WeightMixture
 
 
 @pytest.mark.parametrize("prior", ["kernel", "orthogonal"])
@@ -27,3 +31,26 @@ def test_inputs_that_do_not_matter_leave_sines_the_kernels(prior):
         phi = np.asarray(feature_matrix(basis, Z))
         K = np.asarray(kernel_matrix(model._model.features.kernel, Z, Z))
     assert np.max(np.abs(phi @ phi.T - K)) < 0.05 * np.max(K)
+
+
+def test_deviations_where_hyperparameters_have_moved_far_from_the_basis():
+    """Weights of functions that are next to nothing have variances of e^40: the others keep theirs."""
+    basis = LaplaceEigenfunctionBasis.build(RBF(1.0), np.zeros(1), np.array([3.0]), 25)
+    prior = KernelPrior.make(RBF(1.0), 0.1, basis.frequencies)
+    theta = np.log([0.1, 0.7, 1.0])
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-2.0, 2.0, (30, 1)), rng.normal(size=30)
+    with precision("float64"):
+        phi = np.asarray(feature_matrix(basis, X))
+        data = prepare(SufficientStatistics.of(phi, y))
+        mixture = WeightMixture(basis, prior, data, theta[None], np.zeros(25))
+        mean, variance = mixture.mean_and_latent_variance(X)
+        samples = mixture.samples(X, 4000, 0)
+        own = np.asarray(prior._log_variances(theta))
+    assert own[-1] > 40.0
+    # of the values themselves: K - K (K + sigma^2 I)^-1 K, K = Phi C Phi^T
+    K = (phi * np.exp(own)) @ phi.T
+    solved = np.linalg.solve(K + 0.1 * np.eye(30), np.column_stack([y, K]))
+    np.testing.assert_allclose(mean, K @ solved[:, 0], atol=1e-9)
+    np.testing.assert_allclose(variance, np.diag(K - K @ solved[:, 1:]), atol=1e-9)
+    np.testing.assert_allclose(samples.std(axis=1), variance**0.5, rtol=0.1)

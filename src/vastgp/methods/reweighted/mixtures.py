@@ -293,7 +293,15 @@ def _squeezed(values: np.ndarray) -> np.ndarray:
 
 
 def root_of(covariance: np.ndarray) -> np.ndarray:
-    """Return ``F`` with ``F F^T`` the covariance; directions of no variance are left out."""
-    values, vectors = eigh(0.5 * (covariance + covariance.T), driver="evd")
+    """Return ``F`` with ``F F^T`` the covariance; directions of no variance are left out.
+
+    Functions that are next to nothing may have weights of any variance, e^40 times that of others: eigenvalues are
+    those of the correlations, so that what is rounded of a weight is relative to its own deviation.
+    """
+    deviations = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0.0)
+    values, vectors = eigh(
+        inverse[:, None] * (0.5 * (covariance + covariance.T)) * inverse, driver="evd"
+    )
     kept = values > 1e-15 * max(float(values[-1]), np.finfo(float).tiny)
-    return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+    return np.ascontiguousarray(deviations[:, None] * vectors[:, kept] * np.sqrt(values[kept]))
