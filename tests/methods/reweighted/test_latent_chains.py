@@ -82,7 +82,8 @@ def test_coordinates_are_drawn_from_the_posterior_of_each_function(kind):
         both = with_targets(data, q, jnp.asarray(np.sum(z**2, axis=1)))
     mean, covariance = prior.weights(both, theta)
     assert mean.shape == (2, m)
-    spread = phi @ covariance @ phi.T
+    own = phi if prior.lift is None else phi @ prior.lift
+    spread = own @ covariance @ own.T
     for number in range(2):
         # f at the rows is U b = Phi w
         f, exact = b[:, number] @ U.T, phi @ mean[number]

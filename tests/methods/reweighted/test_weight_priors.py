@@ -133,7 +133,9 @@ def test_an_interpolant_follows_its_kernel(form):
     mean, covariance = prior.weights(data, theta)
     A = np.linalg.inv(K + 0.2 * np.eye(6))
     np.testing.assert_allclose(phi @ mean, K @ A @ y, atol=1e-8)
-    np.testing.assert_allclose(phi @ covariance @ phi.T, K - K @ A @ K, atol=1e-8)
+    # the coordinates are values at the points, where these are the rows
+    np.testing.assert_allclose(covariance, K - K @ A @ K, atol=1e-8)
+    np.testing.assert_allclose(phi @ prior.lift, np.eye(6), atol=1e-8)
     assert repr(prior.kernel_at(theta)) == repr(second)
     named = prior.named(np.stack([theta, theta]))
     np.testing.assert_allclose(named["noise_variance"], 0.2)

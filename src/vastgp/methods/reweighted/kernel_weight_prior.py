@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -80,19 +81,30 @@ class KernelPrior(WeightPrior):
         return jnp.minimum(log_spectral_density(self._kernel(theta), places) - own, 100.0)
 
     def _covariance(self, theta: Any) -> Array:
-        places, whitening = jnp.asarray(self.places), jnp.asarray(self.whitening)
-        return whitening.T @ self._kernel(theta)(places, places) @ whitening
+        """Return the prior covariance of the coordinates of an interpolant's weights, its values at ``Z``."""
+        places = jnp.asarray(self.places)
+        return self._kernel(theta)(places, places)
+
+    def _by_values(self, data: EvidenceData) -> EvidenceData:
+        """Return the data with a factor for values at ``Z`` in the place of weights, as `covariance_evidence` reads it.
+
+        ``F^T C F = H^T K_2(Z, Z) H`` with ``H = L^-T F``, whose entries are those of interpolation weights and of
+        order one, where those of ``L^-1`` may be a million: rounding errors of ``C`` would be as large as ``C``.
+        """
+        factor = jnp.asarray(self.whitening) @ data.factor
+        return replace(data, vectors=factor, values=jnp.ones_like(data.values))
 
     def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
         if self.whitening is None:
             return diagonal_evidence(data, self._log_variances(theta), theta[0])
-        return covariance_evidence(data, self._covariance(theta), theta[0])
+        return covariance_evidence(self._by_values(data), self._covariance(theta), theta[0])
 
     def on_data(self, data: EvidenceData, theta: Float[Array, " D"]) -> OnData:
         if self.whitening is None:
             half = data.factor * jnp.exp(0.5 * self._log_variances(theta))[:, None]
             return turned_by(half.T @ half)
-        return turned_by(data.factor.T @ self._covariance(theta) @ data.factor)
+        factor = self._by_values(data).factor
+        return turned_by(factor.T @ self._covariance(theta) @ factor)
 
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with precision("float64"):
@@ -100,7 +112,14 @@ class KernelPrior(WeightPrior):
             if self.whitening is None:
                 log_variances = np.asarray(_log_variances(self, given))
                 return diagonal_weights(data, log_variances, theta[0])
-            return covariance_weights(data, np.asarray(_covariance(self, given)), theta[0])
+            covariance = np.asarray(_covariance(self, given))
+            mean, left = covariance_weights(self._by_values(data), covariance, theta[0])
+            return mean @ np.asarray(self.whitening), left
+
+    @property
+    def lift(self) -> np.ndarray | None:
+        """``L^-1`` of an interpolant: the coordinates of its weights are its values at ``Z``."""
+        return None if self.whitening is None else np.asarray(self.whitening).T
 
     def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         names = _leaf_names(self.kernel)

@@ -83,7 +83,10 @@ class ComponentMixture(abc.ABC):
         """Return what `component` does."""
 
     def component(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean, (m,) or (C, m), and covariance of the weights given one draw of the hyperparameters."""
+        """Return the mean of the weights, (m,) or (C, m), and the covariance of their coordinates given one draw.
+
+        The draw is of the hyperparameters. Coordinates are the weights themselves, or those of `WeightPrior.lift`.
+        """
         found = self._kept[number]
         if found is None:
             found = self._made(number)
@@ -99,6 +102,11 @@ class ComponentMixture(abc.ABC):
             means.append(mean)
             total = total + covariance / self.num_components
         return np.stack(means), np.asarray(total)
+
+    def _root(self, covariance: np.ndarray) -> np.ndarray:
+        """Return ``F`` with ``F F^T`` the covariance of the weights, from that of their coordinates."""
+        lift, root = self.prior.lift, root_of(covariance)
+        return root if lift is None else lift @ root
 
     def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the functions, each from a component drawn at random.
@@ -117,7 +125,7 @@ class ComponentMixture(abc.ABC):
         weights = np.empty(())
         for number in np.unique(which):
             mean, covariance = self.component(int(number))
-            mean, root = np.atleast_2d(mean), root_of(covariance)
+            mean, root = np.atleast_2d(mean), self._root(covariance)
             chosen = np.flatnonzero(which == number)
             normals = generator.standard_normal((len(mean), root.shape[1], len(chosen)))
             if not weights.ndim:
@@ -174,12 +182,11 @@ class WeightMixture(ComponentMixture):
         return mean + self.prior_mean, covariance
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        every, total = self._components()
-        centre = every.mean(axis=0)
+        every, within = self._components()
+        centre, root = every.mean(axis=0), self._root(within)
         if self.num_components > 1:
-            deviations = every - centre
-            total = total + deviations.T @ deviations / self.num_components
-        return centre, root_of(total)
+            root = np.hstack([root, (every - centre).T / self.num_components**0.5])
+        return centre, root
 
     # ------------------------------------------------------------ predictions
 
@@ -198,14 +205,15 @@ class WeightMixture(ComponentMixture):
 
     def log_density(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the log density of observations: that of the mixture, ``log mean_t N(y; mean_t, variance_t)``."""
-        found, start = [], 0
+        found, start, lift = [], 0, self.prior.lift
         for phi in self._features(X):
             target = y[start : start + len(phi)]
             start += len(phi)
             logs = np.empty((self.num_components, len(phi)))
+            own = phi if lift is None else phi @ lift
             for number, noise in enumerate(self.noise_variances):
                 mean, covariance = self.component(number)
-                latent = np.maximum(np.einsum("ij,ij->i", phi @ covariance, phi), 0.0)
+                latent = np.maximum(np.einsum("ij,ij->i", own @ covariance, own), 0.0)
                 variance = latent + noise
                 logs[number] = -0.5 * (
                     (target - phi @ mean) ** 2 / variance + np.log(2.0 * np.pi * variance)
@@ -260,7 +268,7 @@ class LatentMixture(ComponentMixture):
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         means, covariance = self._components()
-        return means, root_of(covariance)
+        return means, self._root(covariance)
 
     # ------------------------------------------------------------ predictions
 

@@ -117,7 +117,15 @@ class WeightPrior(eqx.Module):
 
     @abc.abstractmethod
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return posterior mean and covariance of the weights given ``theta``, on the host."""
+        """Return the posterior mean of the weights given ``theta``, and the covariance of their coordinates.
+
+        Both on the host. Coordinates are the weights themselves unless there is a `lift`.
+        """
+
+    @property
+    def lift(self) -> np.ndarray | None:
+        """``B`` with the weights ``w = B v`` of coordinates ``v``; None where these are the weights themselves."""
+        return None
 
     @abc.abstractmethod
     def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:

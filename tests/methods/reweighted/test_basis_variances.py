@@ -1,12 +1,16 @@
-"""Sines on a box as the basis of an estimator: boxes and variances where inputs or functions hardly matter."""
+"""Variances of a fixed basis where some of its functions, or combinations of them, are next to nothing."""
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
 
 from vastgp import RBF, ReweightedBasisRegressor
 from vastgp._precision import precision
+from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, feature_matrix
 from vastgp.kernels.matrices import kernel_matrix
@@ -54,3 +58,38 @@ def test_deviations_where_hyperparameters_have_moved_far_from_the_basis():
     np.testing.assert_allclose(mean, K @ solved[:, 0], atol=1e-9)
     np.testing.assert_allclose(variance, np.diag(K - K @ solved[:, 1:]), atol=1e-9)
     np.testing.assert_allclose(samples.std(axis=1), variance**0.5, rtol=0.1)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_deviations_of_an_interpolant_between_many_points(count):
+    """A smooth kernel between eighty points: of the covariance of the weights themselves rounding leaves nothing."""
+    rng = np.random.default_rng(0)
+    Z, X = rng.uniform(-2.0, 2.0, (80, 1)), rng.uniform(-2.0, 2.0, (60, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.01 * rng.normal(size=60)
+    basis = KernelColumnBasis.interpolation(RBF(1.5, 5.0), Z)
+    prior = KernelPrior.make(RBF(1.5, 5.0), 1e-4, Z, basis.transform)
+    theta = np.log([[1e-4, 1.5, 4.0], [2e-4, 1.7, 5.0], [1e-4, 2.0, 6.0]])[:count]
+    with precision("float64"):
+        phi = np.asarray(feature_matrix(basis, X))
+        data = prepare(SufficientStatistics.of(phi, y))
+        mixture = WeightMixture(basis, prior, data, theta, np.zeros(80))
+        mean, variance = mixture.mean_and_latent_variance(X)
+        samples = mixture.samples(X, 4000, 0)
+        density = mixture.log_density(X, y)
+        evidence = [float(prior.log_evidence(data, jnp.asarray(each))) for each in theta]
+        kernels = [np.asarray(kernel_matrix(RBF(*np.exp(each[1:])), Z, Z)) for each in theta]
+    # values between the points are A u of those at them
+    A = phi @ basis.transform.T
+    means, variances, densities = [], [], []
+    for each, K, found in zip(theta, kernels, evidence, strict=True):
+        noise, K = np.exp(each[0]), A @ K @ A.T
+        B = K + noise * np.eye(60)
+        means.append(K @ np.linalg.solve(B, y))
+        variances.append(np.diag(K - K @ np.linalg.solve(B, K)))
+        densities.append(norm.logpdf(y, means[-1], (variances[-1] + noise) ** 0.5))
+        assert found == pytest.approx(multivariate_normal.logpdf(y, np.zeros(60), B), abs=1e-4)
+    expected = np.mean(variances, axis=0) + np.var(means, axis=0)
+    np.testing.assert_allclose(mean, np.mean(means, axis=0), atol=1e-6)
+    np.testing.assert_allclose(variance, expected, atol=1e-9)
+    np.testing.assert_allclose(samples.std(axis=1), expected**0.5, rtol=0.1)
+    np.testing.assert_allclose(density, logsumexp(densities, axis=0) - np.log(count), atol=1e-4)
