@@ -186,6 +186,8 @@ class LaplaceBasis(Options):
     box_margin : float, default 0.5
         How far the box reaches beyond the data, relative to half their range. It is no narrower than four lengthscales
         of the kernel that the basis is made for.
+        The sines vanish at its walls, and beyond them they go on as mirror images: near the walls and outside
+        neither means nor deviations are to be relied on. A wider box takes more functions.
     """
 
     box_margin: Annotated[float, Positive()] = 0.5
