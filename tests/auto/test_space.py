@@ -153,3 +153,31 @@ def test_the_front_door_fits_places_tells_kilometres_and_saves_them(tmp_path):
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
     assert again.lengthscales_km_ == model.lengthscales_km_ and tuple(again.space) == ("lat", "lon")
     model.report(tmp_path / "page.html")
+
+
+def test_a_place_is_found_by_position_where_columns_have_no_names(tmp_path):
+    # between its two columns stands another: names of the fit are in the order of the table, before and after a file
+    table, y = globe(60)
+    encoder = TableEncoder(space=("lon", "lat")).fit(table)
+    assert list(encoder.feature_names_in_) == list(table.columns)
+    by_name = encoder.transform(table)
+    with pytest.warns(UserWarning, match="in the order of the fit"):
+        np.testing.assert_array_equal(encoder.transform(table.to_numpy()), by_name)
+    with pytest.raises(ValueError, match="X has 2 features, but TableEncoder is expecting 3"):
+        encoder.transform(table.to_numpy()[:, :2])
+    with pytest.raises(ValueError, match="- lat"):
+        encoder.transform(table.drop(columns="lat"))
+    of_array = TableEncoder(space={"lat": 0, "lon": 2}).fit(table.to_numpy())
+    np.testing.assert_array_equal(of_array.transform(table), by_name)
+    numbered = table.set_axis([7, 8, 9], axis=1)
+    of_numbers = TableEncoder(space={"lat": 0, "lon": 2}).fit(numbered)
+    np.testing.assert_array_equal(of_numbers.transform(numbered[[9, 8, 7]]), by_name)
+    np.testing.assert_array_equal(of_numbers.transform(table.to_numpy()), by_name)
+
+    model = vastgp.GPRegressor("exact", max_work=60, space=("lat", "lon")).fit(table, y)
+    model.save(tmp_path / "m.vastgp")
+    again = vastgp.load(tmp_path / "m.vastgp")
+    assert list(again.feature_names_in_) == list(model.feature_names_in_) == list(table.columns)
+    for one in (model, again):
+        with pytest.warns(UserWarning, match="in the order of the fit"):
+            np.testing.assert_array_equal(one.predict(table.to_numpy()), model.predict(table))

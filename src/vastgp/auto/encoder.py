@@ -24,7 +24,7 @@ from vastgp.auto.encoding import (
 from vastgp.auto.messages import check_some_kept, summary_of
 from vastgp.auto.reading import excluded_names, numbered, read_facts, with_target_means
 from vastgp.auto.source import Source, open_source
-from vastgp.auto.space import names_of, read_space, space_of, with_places
+from vastgp.auto.space import by_position, names_of, read_space, space_of, with_places
 from vastgp.auto.target import numeric_target
 from vastgp.data import validate
 
@@ -180,6 +180,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         space = space_of(getattr(self, "columns_", ()))
         if space is None and self.space is not None and source.space is None:
             space = read_space(self.space, source.names)
+        elif space is not None and not (self._named and source.named):
+            # as all columns without names, those of a place are in the order of the fit
+            found = {space.first, space.second} <= set(source.names)
+            source = source if found else by_position(source, self._names)
         return with_places(source, space)
 
     def as_new(self, found: np.ndarray) -> np.ndarray:
@@ -221,15 +225,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             # nothing tells these rows apart: that is no news of a table whose others differ
             columns = [known[name] for name in facts]
         check_some_kept(columns, source, num_rows)
-        self._set_columns(numbered(columns), source.named)
+        of_table = source.names if source.of_table is None else source.of_table
+        theirs = [other for other in of_table if other not in excluded | {name}]
+        self._set_columns(numbered(columns), source.named, theirs)
         inputs = kept(self.columns_)
         return source, {inputs[j].outputs[-1]: rows for j, rows in means.items()}
 
-    def _set_columns(self, columns: tuple[Column, ...], named: bool) -> None:
+    def _set_columns(
+        self, columns: tuple[Column, ...], named: bool, names: Sequence[str] | None
+    ) -> None:
+        """Set what was found; ``names`` are those of the table in its order, by column where that is not known."""
         self.columns_ = columns
-        self.n_features_in_ = sum(len(names_of(column)) for column in columns)
+        by_column = [name for column in columns for name in names_of(column)]
+        self._names = names = by_column if names is None else list(names)
+        self.n_features_in_ = len(names)
         if named:
-            names = [name for column in columns for name in names_of(column)]
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -346,7 +356,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "columns_")
         params = self.get_params(deep=False)
-        return state_of(params, self.columns_, self._named)
+        return state_of(params, self.columns_, self._named, self._names)
 
     @classmethod
     def from_state(cls, state: Any) -> TableEncoder:
@@ -367,7 +377,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ValueError
             For data of another version.
         """
-        params, columns, named = read_state(state)
+        params, columns, named, names = read_state(state)
         encoder = cls(**params)
-        encoder._set_columns(columns, named)
+        encoder._set_columns(columns, named, names)
         return encoder

@@ -12,12 +12,18 @@ from vastgp.auto.values import level_text
 _VERSION = 1
 
 
-def state_of(params: Mapping[str, Any], columns: Sequence[Column], named: bool) -> dict[str, Any]:
-    """Return the arguments and the columns of an encoder, and whether these have names of their own, as data."""
+def state_of(
+    params: Mapping[str, Any], columns: Sequence[Column], named: bool, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the arguments and the columns of an encoder, whether these have names of their own, and which, as data.
+
+    The names are those of the table in its order, of which the columns of a place are one here.
+    """
     return {
         "version": _VERSION,
         "params": plain_params(params),
         "named": named,
+        "names": list(names),
         "columns": [column.to_state() for column in columns],
     }
 
@@ -36,8 +42,10 @@ def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_state(state: Any) -> tuple[dict[str, Any], tuple[Column, ...], bool]:
-    """Return arguments, columns and whether they have names, of data that `state_of` made."""
+def read_state(
+    state: Any,
+) -> tuple[dict[str, Any], tuple[Column, ...], bool, list[str] | None]:
+    """Return arguments, columns, whether they have names, and these (None of an older file), as `state_of` has them."""
     version = state.get("version") if isinstance(state, Mapping) else None
     if version != _VERSION:
         raise ValueError(
@@ -45,4 +53,4 @@ def read_state(state: Any) -> tuple[dict[str, Any], tuple[Column, ...], bool]:
             "encoder again, or use the program that wrote it."
         )
     columns = tuple(Column.from_state(column) for column in state["columns"])
-    return state["params"], columns, state["named"]
+    return state["params"], columns, state["named"], state.get("names")

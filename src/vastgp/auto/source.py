@@ -64,6 +64,8 @@ class Source:
         The table it is.
     space : Space, optional
         What two columns are together, where they are read as one, see `vastgp.auto.space`.
+    of_table : list of str, optional
+        Names of the columns before these two were one, in the order of the table.
     """
 
     where: str
@@ -74,6 +76,7 @@ class Source:
     refused: dict[str, str] = field(default_factory=dict)
     table: Table | None = None
     space: Any = None
+    of_table: list[str] | None = None
 
     def blocks(
         self,

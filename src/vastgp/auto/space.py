@@ -184,7 +184,30 @@ def with_places(source: Source, space: Space | None) -> Source:
         space.name if name in (space.first, space.second) else name: why
         for name, why in source.refused.items()
     }
-    return dataclasses.replace(source, names=names, read=read, refused=refused, space=space)
+    return dataclasses.replace(
+        source, names=names, read=read, refused=refused, space=space, of_table=source.names
+    )
+
+
+def by_position(source: Source, names: Sequence[str]) -> Source:
+    """Return a source whose columns have the names that those of the fit have in the same places.
+
+    Parameters
+    ----------
+    source : Source
+        Without names, or with such as a fit to an array has not seen.
+    names : sequence of str
+        Of the table of the fit, in order.
+    """
+    validate.check_num_features(len(source.names), len(names), "TableEncoder")
+    theirs = dict(zip(names, source.names, strict=True))
+
+    def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        own = {theirs[name]: zone for name, zone in zones.items()}
+        return source.read([theirs[name] for name in wanted], rows, own)
+
+    refused = {name: source.refused[own] for name, own in theirs.items() if own in source.refused}
+    return dataclasses.replace(source, names=list(names), read=read, refused=refused)
 
 
 def _joined(a: Values, b: Values, space: Space, where: str, first: int) -> Places:
