@@ -26,6 +26,7 @@ from vastgp.auto.exposures import by_target, read_by_target
 from vastgp.data import Exposure, column_names, files, validate
 from vastgp.data.labels import table_of
 from vastgp.data.own_noise import OwnNoise
+from vastgp.data.row_labels import warn_of_other_order
 from vastgp.data.tables import Table, as_labels, open_frame
 from vastgp.estimators.arguments import seeds_from
 from vastgp.estimators.saved import several_from_file, several_to_file
@@ -87,6 +88,8 @@ def _columns(X: Any, y: Any) -> dict[Any, np.ndarray]:
         return {}
     frame = open_frame(y)
     if isinstance(frame, Table):
+        if len(frame.names) > 1:  # one alone is a target like any other
+            warn_of_other_order(X, frame, "y")
         return {name: frame.labels(name) for name in frame.names}
     # a list of rows has no shape; of one of another library's vectors, making an array is the only way to tell
     matrix = y if hasattr(y, "shape") else as_labels(y)

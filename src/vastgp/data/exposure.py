@@ -10,6 +10,7 @@ import numpy as np
 
 from vastgp.data import validate
 from vastgp.data.own_noise import named_column, opened
+from vastgp.data.row_labels import warn_of_other_order
 from vastgp.data.rows import Rows
 
 _WHAT = "its time, area or number at risk"
@@ -31,6 +32,7 @@ class Exposure(NamedTuple):
 
     def read_columns(self, X: Any) -> tuple[Any, Exposure]:
         """Return the inputs without the column that is named here, and this column read."""
+        warn_of_other_order(X, self.exposure, "exposure")
         if not isinstance(self.exposure, (str, os.PathLike)):
             return X, self
         X, name = opened(X), os.fspath(self.exposure)

@@ -13,6 +13,7 @@ from vastgp._warn import warn
 from vastgp.data import column_names, files, validate
 from vastgp.data.missing import missing_in
 from vastgp.data.open import as_rows, target_from_path
+from vastgp.data.row_labels import warn_of_other_order
 from vastgp.data.rows import Rows
 from vastgp.data.tables import Table, as_labels, column_named, open_frame
 
@@ -149,6 +150,7 @@ def labels_of(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, l
     if y is None and isinstance(X, Rows):
         y = X.y
     validate.check_target_given(y, estimator)
+    warn_of_other_order(X, y, "y")
     found = _one_column(y)
     return found, _name_of(y, found, table), None
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from vastgp._warn import warn
 from vastgp.data import column_names, files, validate
+from vastgp.data.row_labels import warn_of_other_order
 from vastgp.data.rows import Rows
 from vastgp.data.spool import MEMORY_BUDGET, Spool
 from vastgp.data.tables import BLOCK_BYTES, Table, column_named, open_frame
@@ -77,6 +78,7 @@ def as_rows(
         rows = X if y is None else _with_targets(X, y)
         _check_same_names(rows, feature_names, n_features, estimator)
     elif isinstance(X, Table):
+        warn_of_other_order(X, y, "y")
         if X.in_memory:
             _refuse_other_order(X, feature_names)
             memory_budget = float("inf")

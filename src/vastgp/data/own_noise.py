@@ -11,6 +11,7 @@ import numpy as np
 from vastgp.data import validate
 from vastgp.data.labels import table_of
 from vastgp.data.observations import MOST
+from vastgp.data.row_labels import warn_of_other_order
 from vastgp.data.rows import Rows
 from vastgp.data.split import without
 from vastgp.data.tables import Table, open_frame
@@ -33,6 +34,8 @@ class OwnNoise(NamedTuple):
 
     def read_columns(self, X: Any) -> tuple[Any, OwnNoise]:
         """Return the inputs without the columns that are named here, and these columns read."""
+        for argument, given in zip(self._fields, self, strict=True):
+            warn_of_other_order(X, given, argument)
         if not any(isinstance(given, (str, os.PathLike)) for given in self):
             return X, self
         X = opened(X)

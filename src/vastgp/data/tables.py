@@ -63,6 +63,8 @@ class Table:
     whole
         Columns of a text file that begin with whole numbers, and are read as floating point ones: labels among them
         are whole numbers if all of the column are.
+    row_labels
+        The index of pandas; None of other tables.
     """
 
     where: str
@@ -76,6 +78,7 @@ class Table:
     part: Callable[[slice], Table] | None = None
     place: Callable[[int], str] | None = None
     whole: frozenset[str] = frozenset()
+    row_labels: Any = None
 
     def blocks(self, columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
         """Yield blocks of rows as lists of one vector of numbers per column, missing values as NaN."""
@@ -125,12 +128,12 @@ def column_named(y: Any, names: Sequence[str]) -> Any:
     """
     if isinstance(y, list) and len(y) == 1 and isinstance(y[0], str) and y[0] in names:
         return y[0]
-    if isinstance(y, int | np.integer | tuple) and _text_of(y) in names:
-        return _text_of(y)
+    if isinstance(y, int | np.integer | tuple) and text_of_name(y) in names:
+        return text_of_name(y)
     return y
 
 
-def _text_of(name: Any) -> str:
+def text_of_name(name: Any) -> str:
     """Return a column's name as text, whether numbers in it are NumPy's or Python's."""
     if isinstance(name, tuple):
         return str(tuple(part.item() if isinstance(part, np.generic) else part for part in name))
@@ -148,7 +151,7 @@ def _table_in_memory(frame: Any) -> Table:
             f"{where} has column names of several types, for example {odd!r} ({type(odd).__name__}). Expected strings "
             "only (X.columns = X.columns.astype(str) makes them so) or numbers only."
         )
-    names = [_text_of(name) for name in given]
+    names = [text_of_name(name) for name in given]
     check_unique_names(names, where)
     place = {name: j for j, name in enumerate(names)}
 
@@ -163,7 +166,9 @@ def _table_in_memory(frame: Any) -> Table:
     plain = plain_dtypes(frame)
     found = plain if plain is not None else [_kind(column) for column in frame.iter_columns()]
     kinds = {name: kind for name, kind in zip(place, found, strict=True) if name not in index}
-    return _table(where, kinds, frames, num_rows=len(frame), named=bool(strings) and all(strings))
+    labels = frame.to_native().index if package == "pandas" else None
+    more: dict[str, Any] = {"named": bool(strings) and all(strings), "row_labels": labels}
+    return _table(where, kinds, frames, num_rows=len(frame), **more)
 
 
 def from_batches(
@@ -259,6 +264,8 @@ def in_unread_zone(column: Any) -> bool:
 def _kind_by_values(column: Any) -> np.dtype | str:
     """The same of a column of Python objects, whose values tell, or of a type that narwhals does not know."""
     values = column.to_numpy()
+    if values.ndim > 1:  # of an extension type, such as the intervals of pandas in polars
+        return f"objects of type {column.to_native().dtype}"
     if values.dtype.kind in "fiub":  # a sparse column
         return values.dtype
     if values.dtype.kind == "c":
