@@ -229,3 +229,15 @@ def test_an_order_of_levels_as_any_sequence_can_be_saved(tmp_path):
     again = vastgp.load(tmp_path / "m.vastgp")
     assert again.encoder.ordered == {"size": ["S", "M", "L"]}
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+
+
+def test_intervals_of_pandas_in_polars_are_refused_by_name_and_left_out_as_advised():
+    x = np.linspace(-1.0, 1.0, 40)
+    frame = pl.from_pandas(pd.DataFrame({"x": x, "part": pd.cut(x, 4)}))
+    with pytest.raises(
+        ValueError, match=r"Column 'part' .* of which no input can be made"
+    ) as error:
+        _regressor().fit(frame, 2.0 * x)
+    assert "TableEncoder.fit as exclude" in str(error.value)
+    found = TableEncoder().fit(frame, exclude=["part"]).transform(frame)
+    np.testing.assert_array_equal(found, x[:, None])

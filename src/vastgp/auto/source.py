@@ -96,7 +96,7 @@ class Source:
             raise ValueError(
                 f"Column {refused[0]!r} of {self.where} holds {self.refused[refused[0]]}, of which no input can be "
                 "made. Convert it to numbers, text, dates or categories, or leave it out: drop the column, or give its "
-                "name to fit as exclude."
+                "name to TableEncoder.fit as exclude."
             )
         limit = max(256, min(65_536, BLOCK_BYTES // (8 * max(1, len(columns)))))
         done, reading = 0, True
