@@ -1,6 +1,7 @@
 """Factorisation on the host: the factor, what it solves, and what it says when it fails."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from vastgp.linalg.cholesky import (
     factorize,
     one_blas_thread,
 )
+from vastgp.solvers.linear_model import line_of_few, of_average
 
 
 def covariance(n=30, seed=0):
@@ -113,6 +115,25 @@ def test_threads_are_given_back(threads):
         with all_threads():
             assert threads() == {2}
         assert threads() == {1}
+    assert threads() == {2}
+
+
+@pytest.mark.parametrize("size", [(40, 60), (60, 5)])
+def test_lines_of_few_rows_are_found_by_one_thread_whatever_their_inputs(
+    threads, monkeypatch, size
+):
+    seen, known = [], {name: getattr(np.linalg, name) for name in ("qr", "eigh", "eigvalsh")}
+
+    def watched(name, *given):
+        seen.append(threads())
+        return known[name](*given)
+
+    for name in known:
+        monkeypatch.setattr(np.linalg, name, partial(watched, name))
+    X = np.random.default_rng(0).normal(size=size)
+    found = line_of_few(X, X[:, 0], np.arange(len(X)))
+    of_average(found, found.basis)
+    assert seen and all(used == {1} for used in seen)
     assert threads() == {2}
 
 

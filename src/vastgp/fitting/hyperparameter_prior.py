@@ -17,6 +17,7 @@ from scipy.special import digamma, logsumexp, polygamma
 
 from vastgp.kernels import Kernel, Sum
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.linalg.cholesky import blas_threads
 
 # Mean and standard deviation of logarithms. Lengthscales are relative to the distance of two random rows, sqrt(2 d);
 # amplitude and noise to the variance of the target. Chosen by the log density of unseen rows on a hundred and sixty
@@ -64,7 +65,8 @@ class Scale(NamedTuple):
         shares = np.bincount(groups) / len(groups)
         if len(shares) < 2:
             shares = np.full(2, 0.5)
-        eigenvalues = np.linalg.eigvalsh(np.diag(shares) - np.outer(shares, shares))
+        with blas_threads(len(shares)):
+            eigenvalues = np.linalg.eigvalsh(np.diag(shares) - np.outer(shares, shares))
         t = np.exp(np.arange(*_ENDS, _STEP))
         logs = 0.5 * np.sum(np.log1p(2.0 * np.maximum(eigenvalues, 0.0) * t[:, None]), axis=1)
         mean = _STEP * float(np.sum(np.exp(-t) - np.exp(-logs)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from vastgp.linalg.cholesky import threads_of_products
+
 
 def row_space(features: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Return rows in an orthonormal basis of the directions that they span, and the basis.
@@ -25,5 +27,6 @@ def row_space(features: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     n, p = features.shape
     if n >= p:
         return features, None
-    basis, triangle = np.linalg.qr(features.T)
+    with threads_of_products(features.T):
+        basis, triangle = np.linalg.qr(features.T)
     return triangle.T, basis

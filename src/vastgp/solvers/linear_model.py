@@ -14,7 +14,7 @@ from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.linalg.cholesky import threads_of_products
+from vastgp.linalg.cholesky import blas_threads, threads_of_products
 from vastgp.linalg.row_space import row_space
 from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
 from vastgp.solvers.leading_directions import leading_directions
@@ -193,12 +193,15 @@ def line_of_few(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> AveragedLin
     """Return `average_lines` of standardised rows; ``groups`` are those of `nearly_repeated`."""
     scale = Scale.of_groups(groups)
     beside = None if observations.has_own_noise(y) else groups
-    return average_lines(_features(X), y, beside, scale)
+    # however many inputs there are: of 100 rows and 2000 of them two threads took 5.6 s on busy cores, one 0.13 s
+    with blas_threads(len(y)):
+        return average_lines(_features(X), y, beside, scale)
 
 
 def of_average(found: AveragedLines | LinePart, basis: np.ndarray | None) -> LinearPosterior:
     """Return averaged lines of a basis, or a part of them, as a posterior with their moments."""
-    eigenvalues, vectors = np.linalg.eigh(found.covariance)
+    with blas_threads(len(found.covariance)):
+        eigenvalues, vectors = np.linalg.eigh(found.covariance)
     root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
     return LinearPosterior(found.weights[None], root[None], found.variance, basis)
 
