@@ -221,6 +221,22 @@ def test_a_wrong_calibration_is_refused_before_anything_is_fitted(n, monkeypatch
             vastgp.GPClassifier(calibrate=wrong).fit(line[["x"]], labels)
 
 
+@pytest.mark.parametrize("door", [vastgp.GPRegressor, vastgp.GPClassifier])
+def test_what_is_no_encoder_is_refused_by_its_name(door):
+    line = _line()
+    for wrong, message in (
+        (
+            "passthrough",
+            "encoder must be None, a TableEncoder .* received str 'passthrough', which",
+        ),
+        (3, "received int 3, which has no fit_transform and no transform and no get_params"),
+        (TableEncoder, r"encoder is the class TableEncoder, .* write encoder=TableEncoder\(\)"),
+    ):
+        for y in (line["y"] > 0.0, line[["y", "x"]]):
+            with pytest.raises(ValueError, match=message):
+                door(encoder=wrong).fit(line[["x"]], y)
+
+
 def test_an_order_of_levels_as_any_sequence_can_be_saved(tmp_path):
     sizes = np.array(["S", "M", "L"])
     frame = pd.DataFrame({"size": np.tile(sizes, 10), "y": np.tile([1.0, 2.0, 3.0], 10)})

@@ -137,11 +137,11 @@ class FrontDoor(FittedFrontDoor):
     def _fit_whole(self, X: Any, y: Any, own_noise: OwnNoise | Exposure) -> Any:
         """Fit on a copy, which takes the place of the estimator when it is complete."""
         began = time.perf_counter()
+        check_arguments(self)
         work = clone(self)
         work.__dict__ |= {
             name: value for name, value in self.__dict__.items() if name.startswith("_")
         }
-        check_arguments(work)
         check_processes(work)
         work._fit(X, y, began, own_noise)
         work.fit_seconds_ = time.perf_counter() - began

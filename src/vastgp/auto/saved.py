@@ -21,9 +21,28 @@ from vastgp.auto.space import lengthscales_in_km
 from vastgp.auto.stacking import model_from_file
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.warps import Own, warp_from_state
-from vastgp.data import write_archive
+from vastgp.data import validate, write_archive
 from vastgp.data.archive import above, below
 from vastgp.estimators.serialise import decode_params, encode_params
+
+
+class Transformer:
+    """None, or what makes numbers of a table in the way of scikit-learn."""
+
+    _NEEDED = ("fit_transform", "transform", "get_params")
+
+    def __call__(self, name: str, value: Any) -> None:
+        if isinstance(value, type):
+            made = f"{value.__name__}()"
+            raise ValueError(
+                f"{name} is the class {value.__name__}, received in place of an object: write {name}={made}."
+            )
+        missing = [method for method in self._NEEDED if not hasattr(value, method)]
+        if value is not None and missing:
+            raise ValueError(
+                f"{name} must be None, a TableEncoder or another transformer of scikit-learn's kind, received "
+                f"{validate.describe(value)}, which has no {' and no '.join(missing)}."
+            )
 
 
 class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
@@ -51,7 +70,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
         max_work: Annotated[int | None, Positive(integer=True, none="a budget in seconds")] = None,
         likelihood: Any = "auto",
         calibrate: Any = "auto",
-        encoder: Any = None,
+        encoder: Annotated[Any, Transformer()] = None,
         space: Any = None,
         hold_out: Annotated[str, OneOf("auto", "random", "last")] = "auto",
         random_state: Annotated[Any, RandomState()] = 0,
