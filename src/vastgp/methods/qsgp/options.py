@@ -11,8 +11,7 @@ from vastgp.estimators.bases import Fourier
 from vastgp.estimators.searches import SEARCHES, Learn, moved_to
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.inducing.options import Inducing
-from vastgp.methods.qsgp.stochastic.options import Stochastic
-from vastgp.methods.qsgp.stochastic.setup import check_stochastic
+from vastgp.methods.qsgp.stochastic.options import Stochastic, check_stochastic
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,7 @@ def weights_problem(
         num_functions=None if plan.whole else plan.basis_batch,
         all_functions=plan.num_basis,
         step=0.5,
+        steps=options.max_steps,
         # sigma^2 S <= Phi^T Phi + sigma^4 / 4 where the rows are like the inducing inputs
         noise_variance=max(noise_variance, 0.25 * noise_variance**2),
         rounding=float(np.finfo(dtype).eps),

@@ -43,13 +43,12 @@ from vastgp.methods.qsgp.stochastic.likelihood import (
     isotropic_covariance,
     likelihood_residual,
 )
-from vastgp.methods.qsgp.stochastic.options import Stochastic
+from vastgp.methods.qsgp.stochastic.options import Stochastic, check_stochastic
 from vastgp.methods.qsgp.stochastic.parts import layouts, products
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.methods.qsgp.stochastic.sample import current_basis
 from vastgp.methods.qsgp.stochastic.setup import (
     NOISE_FLOOR,
-    check_stochastic,
     make_plan,
     make_problem,
     start_state,

@@ -20,9 +20,8 @@ _ROUNDINGS = 100.0
 # Damping against sampling noise over the value at which a model of independent errors becomes unstable. On kin40k the
 # error still grew at 1.7 times that value (by a factor e in 1600 steps), and falls throughout at 7.
 _SAFETY = 7.0
-# Most by which a step may let grow what the weights have of directions that no row sees, relative to it: by a factor e
-# in 10,000 steps.
-_MOST_DRIFT = 1e-4
+# By this exponent at most may grow, over all steps, what the weights have of directions that no row sees.
+_MOST_DRIFT = 2.0
 # Share of the error at one row, unlike all others, that a step on it takes back; two is where such a row diverges.
 _ONE_ROW = 0.5
 # Share of a function in a set that ``M`` may be without: with x of it the step on it is 1 + x^3 times as long.
@@ -69,6 +68,7 @@ def support_operators(
     num_functions: int | None,
     all_functions: int,
     step: float,
+    steps: int,
     noise_variance: float,
     rounding: float = 0.0,
     overshoot: float = 2.0,
@@ -105,7 +105,8 @@ def support_operators(
       falls but by the prior, ``4 eta rho sigma^2 / (d n)`` of ``||w||^2`` a step. Errors of the rows of a batch are not
       independent, so that ``||w||^2`` grows there by ``2 eta^2 (1 - rho)^2 / (d^2 m) tr(K~_bb C_bb) / b^2``, with the
       covariance C of the errors that interpolation leaves in the place of its diagonal k. It is at most half of what
-      falls, or 1e-4. Matters where functions are few (600 in sets of 200: a residual of 0.3 grew to 42 in 600 steps).
+      falls, or so little that it makes a factor e^2 of all steps. Matters where functions are few (600 in sets of 200:
+      a residual of 0.3 grew to 42 in 600 steps).
     - The validity of ``M`` where it stands for the inverse of ``p d I + G G^T``: an effective rank
       ``tr K_pp (K_pp + p d / rho I)^-1`` of at most a sixteenth of the ``c`` functions in a set, so that
       ``G G^T`` is ``rho K_pp`` to within a half in the directions that matter. Ranks are averages. Of a single function
@@ -136,6 +137,8 @@ def support_operators(
         ``m``, of which sets are drawn.
     step : float
         ``eta``, the step size of each of two sets that the damping is for.
+    steps : int
+        After how many the fit will have ended.
     noise_variance : float
         ``sigma^2``.
     rounding : float, default 0.0
@@ -176,7 +179,7 @@ def support_operators(
         noise = (of_a_row + (row_batch - 1) * of_a_pair) / row_batch
         growth = 2.0 * (step * (1.0 - fraction) / d) ** 2 / all_functions * noise
         falls = 4.0 * step * fraction * noise_variance / (d * num_rows)
-        return growth > max(0.5 * falls, _MOST_DRIFT)
+        return growth > max(0.5 * falls, _MOST_DRIFT / steps)
 
     def noise(d: float) -> float:
         open_to = unexplained(p * d / fraction)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+
 from vastgp._arguments import AtLeast, Flag, OneOf, Options, Positive, Share
+from vastgp.likelihoods import Gaussian, Likelihood
 
 
 @dataclass(frozen=True)
@@ -64,3 +67,34 @@ class Stochastic(Options):
     control: Annotated[str, OneOf("interpolation", "rows", "none")] = "interpolation"
     target_control: Annotated[bool, Flag()] = False
     optimizer: Annotated[str, OneOf("preconditioned", "adagrad")] = "preconditioned"
+
+
+def check_stochastic(options: Stochastic, likelihood: Likelihood, num_basis: int) -> None:
+    """Raise ValueError for what the solver cannot do with a likelihood or a number of basis functions."""
+    what = f"where the likelihood is the {likelihood.name} one"
+    if not np.isfinite(likelihood.most_curvature()):
+        raise ValueError(
+            f"the stochastic solver needs a likelihood of bounded curvature, which the {likelihood.name} one is not: "
+            "set solver='block'."
+        )
+    gaussian, q = isinstance(likelihood, Gaussian), options.dense_columns
+    strict = options.bound == "strict"
+    if strict and (gaussian or not likelihood.log_concave):
+        reason = "has no use" if gaussian else "needs a log-concave likelihood"
+        raise ValueError(f"bound='strict' {reason} {what}: set bound='plug-in'.")
+    if q and (likelihood.num_latent > 1 or strict):
+        reason = "bound='plug-in'" if strict else "two classes"
+        raise ValueError(
+            f"dense_columns={q} needs {reason} {what}. Set dense_columns=0, or use solver='block', whose samples have "
+            "all correlations."
+        )
+    if (q + 1) // 2 >= num_basis // 2:
+        raise ValueError(
+            f"dense_columns={q} leaves no diagonal column of num_basis={num_basis}. Give fewer dense columns, or use "
+            "solver='block', whose posterior is exact."
+        )
+    if options.validation_fraction and not likelihood.scales_target:
+        raise ValueError(
+            f"validation_fraction={options.validation_fraction} compares targets with the function, which differ "
+            f"{what}: set validation_fraction=0."
+        )

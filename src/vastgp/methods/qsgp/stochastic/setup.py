@@ -42,6 +42,8 @@ _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estima
 _TILE = 4096
 # Least noise variance relative to that of the target, where nobody says: float32 cannot solve a system with less.
 NOISE_FLOOR = 1e-3
+# Steps by which the residual at support rows no longer falls; where there are none it is all steps.
+_USUAL_STEPS = 20_000
 _OF_FEATURE = 16  # multiplications, about
 # Up to so many pairs of functions the preconditioner is made of them, and not of the kernel that they are drawn for.
 _KNOWN_PAIRS = 8192
@@ -49,37 +51,6 @@ _TRIED_SETS = 2  # sets that the damping is tried on
 # Running products at the support rows are made anew after so many steps at least, and so seldom that it takes less
 # than this share of the time of the steps.
 _RENEW_AFTER, _RENEW_SHARE = 1000, 0.05
-
-
-def check_stochastic(options: Stochastic, likelihood: Likelihood, num_basis: int) -> None:
-    """Raise ValueError for what the solver cannot do with a likelihood or a number of basis functions."""
-    what = f"where the likelihood is the {likelihood.name} one"
-    if not np.isfinite(likelihood.most_curvature()):
-        raise ValueError(
-            f"the stochastic solver needs a likelihood of bounded curvature, which the {likelihood.name} one is not: "
-            "set solver='block'."
-        )
-    gaussian, q = isinstance(likelihood, Gaussian), options.dense_columns
-    strict = options.bound == "strict"
-    if strict and (gaussian or not likelihood.log_concave):
-        reason = "has no use" if gaussian else "needs a log-concave likelihood"
-        raise ValueError(f"bound='strict' {reason} {what}: set bound='plug-in'.")
-    if q and (likelihood.num_latent > 1 or strict):
-        reason = "bound='plug-in'" if strict else "two classes"
-        raise ValueError(
-            f"dense_columns={q} needs {reason} {what}. Set dense_columns=0, or use solver='block', whose samples have "
-            "all correlations."
-        )
-    if (q + 1) // 2 >= num_basis // 2:
-        raise ValueError(
-            f"dense_columns={q} leaves no diagonal column of num_basis={num_basis}. Give fewer dense columns, or use "
-            "solver='block', whose posterior is exact."
-        )
-    if options.validation_fraction and not likelihood.scales_target:
-        raise ValueError(
-            f"validation_fraction={options.validation_fraction} compares targets with the function, which differ "
-            f"{what}: set validation_fraction=0."
-        )
 
 
 def make_plan(
@@ -177,7 +148,10 @@ def make_problem(
     head = _head_features(plan, stored, support_X)
     numbers = make_numbers(plan, options, rows.n, dtype, rate_hyper)
     known = _known_functions(plan, stored, support_X, head, seed)
-    operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, known, dtype)
+    steps = _USUAL_STEPS if p else max(options.max_steps, _USUAL_STEPS)
+    operators = _operators(
+        plan, numbers, precise, noise_variance, X[:p], probe, head, known, steps, dtype
+    )
     target, target_support = None, None
     if plan.target_control:
         target, cross_target = _target_products(plan, stored, rows, standardizer, support_X, dtype)
@@ -289,6 +263,7 @@ def _operators(
     probe: np.ndarray,
     head: np.ndarray,
     known: dict[str, Any],
+    steps: int,
     dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
@@ -307,6 +282,7 @@ def _operators(
         num_functions=None if plan.exact_curvature else 2 * plan.pair_batch,
         all_functions=2 * (plan.num_pairs - plan.head),
         step=float(numbers.learning_rate),
+        steps=steps,
         noise_variance=noise_variance,
         rounding=float(np.finfo(dtype).eps),
         **known,
