@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vastgp import plots
-from vastgp.plots._style import plain_text
+from vastgp.plots._style import plain_names, plain_text
 
 
 def test_curves_and_levels_are_where_they_belong():
@@ -31,6 +31,30 @@ def test_importances_stand_in_order_from_the_top():
     assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0]
     heights = [bar.get_y() for bar in ax.patches]
     assert heights[0] > heights[1]
+
+
+def test_names_that_begin_alike_are_told_apart():
+    names = [f"sensor_reading_channel_{i:02d}" for i in range(12)]
+    ax = plots.importance_plot([*names, "short"], np.arange(13.0)[::-1], np.zeros(13))
+    labels = [text.get_text() for text in ax.get_yticklabels()]
+    assert len(set(labels)) == 13 and max(map(len, labels)) <= 18
+    assert all(label.endswith(name[-2:]) for label, name in zip(labels, names, strict=False))
+    assert plain_names(["a" * 30, "b" * 30], 10) == ["a" * 9 + "…", "b" * 9 + "…"]
+
+
+@pytest.mark.parametrize("values", [[1e-5, 1e-4 / 3, 2e-4 / 3], [1234567.1, 1234567.2], [1e15, 3]])
+def test_numbers_at_points_keep_their_size(values):
+    ones = np.ones(len(values))
+    ax = plots.effect_plot(np.array(values), ones, ones, ones)
+    written = [float(text.get_text()) for text in ax.get_xticklabels()]
+    np.testing.assert_allclose(written, values, rtol=1e-4)
+    assert len(set(written)) == len(values)
+
+
+def test_many_dates_are_a_curve():
+    days = np.arange("2024-01-01", "2024-02-01", dtype="M8[D]")
+    ax = plots.effect_plot(days, *np.ones((3, len(days))))
+    assert len(ax.lines[0].get_xdata()) == len(days) > len(ax.get_xticks())
 
 
 def test_groups_beyond_three_standard_errors_are_marked():

@@ -34,6 +34,46 @@ def test_a_map_shows_the_slice_it_was_asked_for_and_its_gaps(predicted):
     assert axes[0].get_xlabel() == "x" and axes[0].get_ylabel() == "y"
 
 
+def test_a_slice_without_observations_leaves_the_scale_to_the_mean(predicted, recwarn):
+    observed = predicted["mean"].copy()
+    observed[2] = np.nan
+    mean = field_map(predicted, observed, at={"t": 2})[1].collections[0]
+    drawn = predicted["mean"][2].values
+    assert mean.get_clim() == (drawn.min(), drawn.max())
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("places", [{"y": [1]}, {"x": [2]}, {"y": [1], "x": [2]}])
+def test_a_single_row_or_column_has_an_area(predicted, places):
+    mesh = field_map(predicted.isel(places))[0].collections[0]
+    corners = mesh.get_coordinates()
+    assert np.all(np.diff(corners[..., 0], axis=1) > 0)
+    assert np.all(np.diff(corners[..., 1], axis=0) > 0)
+
+
+def test_cells_end_halfway_between_their_neighbours():
+    x, days = [0.0, 1.0, 4.0], np.array(["2024-01-01", "2024-01-03"], "M8[ns]")
+    mean = xr.DataArray(np.ones((2, 3)), dims=("t", "x"), coords={"t": days, "x": x})
+    ax = field_map(xr.Dataset({"mean": mean, "std": mean}))[0]
+    corners = ax.collections[0].get_coordinates()
+    np.testing.assert_allclose(corners[0, :, 0], [-0.5, 0.5, 2.5, 5.5])
+    np.testing.assert_allclose(np.diff(corners[:, 0, 1]), [2.0, 2.0])  # days
+
+
+def test_names_along_a_dimension_are_its_ticks(predicted):
+    named = predicted.assign_coords(y=["Oslo", "Rome", "Wien", "a" * 40])
+    ax = field_map(named)[0]
+    labels = [text.get_text() for text in ax.get_yticklabels()]
+    assert labels[:3] == ["Oslo", "Rome", "Wien"] and len(labels[3]) <= 14
+
+
+def test_a_series_of_one_time_is_seen(predicted):
+    ax = series_plot(predicted.isel(t=[1]))
+    (ends,) = ax.collections[0].get_segments()
+    assert np.ptp(ends[:, 1]) == pytest.approx(2 * 1.959964 * 0.5)
+    assert ax.lines[0].get_marker() == "_"
+
+
 def test_a_series_has_its_band_and_observations(predicted):
     observed = predicted["mean"].isel(t=slice(0, 3)).copy()
     observed[1, 0, 2] = np.nan

@@ -60,6 +60,16 @@ def test_ends_without_an_end_go_beyond_the_rest():
     assert band.min() < 0.0 and np.all(np.isfinite(band)) and band.max() == 2.0
 
 
+def test_ends_without_an_end_share_one_edge():
+    x = np.arange(6.0)
+    ax = plots.forecast_plot(
+        x, 10.0 * x, 10.0 * x, np.full(6, -np.inf), 10.0 * x + 1.0, span=x >= 3.0,
+        ahead=([6.0, 7.0], [0.0, 0.0], [-np.inf, -np.inf], [1.0, 1.0]),
+    )  # fmt: skip
+    edges = {one.get_paths()[0].vertices[:, 1].min() for one in ax.collections}
+    assert len(ax.collections) == 3 and len(edges) == 1 and edges.pop() < 0.0
+
+
 @pytest.mark.parametrize(
     ("ahead", "words"),
     [

@@ -37,13 +37,14 @@ def legend_texts(ax):
 
 
 def drawn_texts(fig):
-    """Titles, labels, legend entries and those tick labels whose tick lies within the axis."""
+    """Titles, labels, legend entries, powers of ten and those tick labels whose tick lies within the axis."""
     fig.canvas.draw()
     for ax in fig.axes:
         yield from (ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label)
         if ax.get_legend():
             yield from ax.get_legend().get_texts()
         for axis in (ax.xaxis, ax.yaxis):
+            yield axis.get_offset_text()
             low, high = sorted(axis.get_view_interval())
             for place, text in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True):
                 if low <= place <= high:
@@ -217,9 +218,9 @@ def test_function_plot_sorts_the_inputs_and_draws_both_bands():
     assert line(ax, "observations").get_data()[1].tolist() == [0.7]
 
 
-@pytest.mark.parametrize("rows", [60, 900])
-def test_no_text_covers_another(predictions, rows):
-    part = [values[:rows] for values in predictions]
+@pytest.mark.parametrize(("rows", "unit"), [(60, 1.0), (900, 1.0), (60, 1e12), (60, 1e-12)])
+def test_no_text_covers_another(predictions, rows, unit):
+    part = [unit * values[:rows] for values in predictions]
     x = np.linspace(0.0, 1.0, rows)
     figures = [
         plots.calibration_plot(*part),
@@ -230,6 +231,24 @@ def test_no_text_covers_another(predictions, rows):
     ]
     for figure in figures:
         assert overlapping_texts(figure) == []
+
+
+def test_a_single_place_is_seen():
+    ax = plots.function_plot([2.0], [1.0], [0.5], latent_std=[0.25])
+    bars = collection(ax, LineCollection)
+    ends = [bar.get_segments()[0][:, 1].tolist() for bar in bars]
+    half = stats.norm.ppf(0.975)
+    np.testing.assert_allclose(ends, [[1 - half / 2, 1 + half / 2], [1 - half / 4, 1 + half / 4]])
+    assert line(ax, "mean").get_marker() == "_"
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, 5e20])
+def test_equal_targets_have_an_axis(value, recwarn):
+    ax = plots.observed_plot(*np.full((2, 9), value), np.full(9, 1e-3))
+    ax.figure.canvas.draw()
+    for low, high in (ax.get_xlim(), ax.get_ylim()):
+        assert low < value < high
+    assert not recwarn.list
 
 
 ONES = np.ones(3)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,7 +53,9 @@ def subset(n: int, most: int, seed: int) -> np.ndarray:
 def padded(*values: FloatArray, share: float = 0.04) -> tuple[float, float]:
     """Limits that hold all values with a margin."""
     low, high = min(v.min() for v in values), max(v.max() for v in values)
-    margin = share * (high - low) or 1.0
+    margin = share * (high - low)
+    if not (low - margin < low and high < high + margin):  # equal, but for rounding
+        margin = max(1.0, share * abs(high))
     return float(low - margin), float(high + margin)
 
 
@@ -72,21 +75,86 @@ def percent(share: float) -> str:
 
 def plain_text(name: object, most: int = 28) -> str:
     """A name of a user's as a label: short, printable, and with dollar signs that begin no formula."""
+    return _no_formula(_cut(_printable(name), most))
+
+
+def plain_names(names: Iterable[object], most: int = 28) -> list[str]:
+    """Names of users as labels side by side: those that would be cut to the same are cut in their middle."""
+    texts = [_printable(name) for name in names]
+    alike: dict[str, set[str]] = {}
+    for text in texts:
+        alike.setdefault(_cut(text, most), set()).add(text)
+    return [_no_formula(_cut(text, most, len(alike[_cut(text, most)]) > 1)) for text in texts]
+
+
+def number_labels(values: np.ndarray, digits: int = 5) -> list[str]:
+    """Numbers in as few digits as tell them apart, and in no fewer than so many."""
+    distinct = len(np.unique(values))
+    for more in range(digits, 18):
+        labels = [f"{value:.{more}g}" for value in values.tolist()]
+        if len(set(labels)) >= distinct:
+            break
+    return labels
+
+
+def _printable(name: object) -> str:
     text = " ".join(str(name).split())
-    text = "".join(c if c.isprintable() else "\ufffd" for c in text)
-    text = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _cut(text: str, most: int, in_middle: bool = False) -> str:
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2 if in_middle else 0
+    return text[: most - 1 - tail] + "…" + text[len(text) - tail :]
+
+
+def _no_formula(text: str) -> str:
     return text.replace("$", r"\$")
+
+
+def band(ax: Axes, x: Any, low: Any, high: Any, **style: Any) -> None:
+    """The area between two curves; at a single place, where an area has no width, a bar."""
+    if len(x) == 1:
+        ax.vlines(x, low, high, **(style | {"lw": 7.0}))
+    else:
+        ax.fill_between(x, low, high, **(style | {"lw": 0}))
+
+
+def single(x: Any) -> dict[str, Any]:
+    """The style of a curve that has a single point, which without a mark is invisible."""
+    return {"marker": "_", "ms": 12, "mew": 2} if len(x) == 1 else {}
+
+
+def readable_dates(axis: Any, values: np.ndarray) -> None:
+    """Dates along an axis in as few letters as tell them apart."""
+    if values.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=3, maxticks=7)
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _room_of_power(ax: Axes) -> float:
+    """Points that matplotlib takes above the axes for the power of ten, or the offset, of the vertical scale."""
+    formatter = ax.yaxis.get_major_formatter()
+    formatter.format_ticks(ax.yaxis.get_majorticklocs().tolist())
+    return 12.0 if formatter.get_offset() else 0.0
 
 
 def legend_above(ax: Axes, columns: int) -> None:
     """A legend between title and axes, where it hides no data."""
     from matplotlib.lines import Line2D
+    from matplotlib.transforms import ScaledTranslation
 
     labels = ax.get_legend_handles_labels()[1]
-    rows = -(-len(labels) // columns)
+    rows, room = -(-len(labels) // columns), _room_of_power(ax)
+    points = ax.get_figure(root=True).dpi_scale_trans  # type: ignore[union-attr]
     legend = ax.legend(
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
+        bbox_transform=ax.transAxes + ScaledTranslation(0.0, room / 72.0, points),
         ncols=columns,
         frameon=False,
         borderpad=0.2,
@@ -98,4 +166,4 @@ def legend_above(ax: Axes, columns: int) -> None:
         if isinstance(handle, Line2D) and handle.get_marker() == ".":
             handle.set_alpha(0.9)  # the points of a cloud are too faint alone
             handle.set_markersize(7)
-    ax.set_title(ax.get_title(loc="left"), fontsize=11, loc="left", pad=8 + 15.5 * rows)
+    ax.set_title(ax.get_title(loc="left"), fontsize=11, loc="left", pad=8 + room + 15.5 * rows)

@@ -9,7 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vastgp.metrics._vectors import half_width, positive, same_length, vector
-from vastgp.plots._style import ACCENT, MODEL, REFERENCE, given_or_new, percent, plain, plain_text
+from vastgp.plots._style import (
+    ACCENT,
+    MODEL,
+    REFERENCE,
+    given_or_new,
+    number_labels,
+    percent,
+    plain,
+    plain_names,
+    plain_text,
+    readable_dates,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +42,7 @@ def effect_plot(
     Parameters
     ----------
     values : sequence of shape (k,)
-        Numbers make a curve; labels, or at most ten numbers, points with bars.
+        Numbers and dates make a curve; labels, or at most ten numbers, points with bars.
     mean, low, high : array_like, shape (k,)
         Average prediction at each value, and the ends of its interval; equal ones where there is none.
     name, target_name : str
@@ -51,12 +62,14 @@ def effect_plot(
     for part, value in (("low", below), ("high", above), ("values", numbers)):
         same_length(part, value, centre)
     certain = bool(np.all(below == centre) and np.all(above == centre))
-    curve = numbers.dtype.kind in "fiu" and len(numbers) > 10
-    ax = given_or_new(ax)
+    curve = numbers.dtype.kind in "fiuM" and len(numbers) > 10
+    ax = given_or_new(ax, width=5.6 if curve else max(5.6, 0.25 * len(numbers)))
     if curve:
         ax.fill_between(numbers, below, above, color=MODEL, alpha=0.2, lw=0)
         ax.plot(numbers, centre, color=MODEL, lw=2.0)
-        ax.locator_params(axis="x", nbins=6)
+        readable_dates(ax.xaxis, numbers)
+        if numbers.dtype.kind != "M":
+            ax.locator_params(axis="x", nbins=6)
     else:
         at = np.arange(len(centre))
         reach = np.maximum([centre - below, above - centre], 0.0)
@@ -66,7 +79,8 @@ def effect_plot(
             ax.errorbar(
                 at, centre, yerr=reach, fmt="o", color=MODEL, ms=6, elinewidth=1.6, capsize=4
             )
-        labels = [plain_text(value, 11) for value in np.asarray(values).tolist()]
+        number = numbers.dtype.kind in "fiu"
+        labels = number_labels(numbers) if number else plain_names(numbers.tolist(), 11)
         turned = sum(map(len, labels)) > 32
         ax.set_xticks(at, labels, rotation=40 if turned else 0, ha="right" if turned else "center")
         ax.set_xlim(-0.6, len(at) - 0.4)
@@ -114,12 +128,12 @@ def importance_plot(
     for part, each in (("errors", error), ("names", np.asarray(names, dtype=object))):
         same_length(part, each, drop)
     drop, error = drop[:most], error[:most]
-    ax = given_or_new(ax)
+    ax = given_or_new(ax, height=max(4.2, 0.9 + 0.22 * len(drop)))
     at = np.arange(len(drop))[::-1]
     ax.barh(at, drop, color=MODEL, alpha=0.75, height=0.6)
     ax.errorbar(drop, at, xerr=2.0 * error, fmt="none", ecolor=ACCENT, elinewidth=1.6, capsize=3)
     ax.axvline(0.0, color=REFERENCE, lw=1.2)
-    ax.set_yticks(at, [plain_text(name, 18) for name in list(names)[:most]])
+    ax.set_yticks(at, plain_names(list(names)[:most], 18))
     plain(
         ax,
         title="Loss when an input is shuffled",
@@ -180,7 +194,7 @@ def group_coverage_plot(
         ax.plot(at[far], held[far], "s", color=ACCENT, ms=7, label="more than chance")
     lowest = min(float(held.min()), level - float(band.max()))
     ax.set_ylim(lowest - 0.35 * (1.0 - lowest), 1.02)  # the legend has room below
-    ax.set_xticks(at)
+    ax.set_xticks(at[:: -(-len(at) // 20)])
     ax.yaxis.set_major_formatter(lambda value, _: percent(value))
     plain(
         ax, title="Coverage by group", xlabel=plain_text(xlabel, 60), ylabel="observations inside"

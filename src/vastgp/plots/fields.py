@@ -11,18 +11,24 @@ from vastgp.plots._style import (
     DATA,
     MODEL,
     REFERENCE,
+    band,
     given_or_new,
     legend_above,
     new_axes,
     percent,
     plain,
+    plain_names,
     plain_text,
+    readable_dates,
+    single,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from matplotlib.axes import Axes
+
+_NUMBERS = "fiumM"  # kinds of coordinates that are places on an axis themselves
 
 
 def field_map(
@@ -58,21 +64,23 @@ def field_map(
     axes = new_axes(len(fields), width=4.6, height=3.8) if axes is None else list(axes)
     if len(axes) != len(fields):
         raise ValueError(f"axes: expected {len(fields)}, one for each map, got {len(axes)}")
-    both = [field.values for name, field in fields if name != "standard deviation"]
-    low = min(float(np.nanmin(values)) for values in both)
-    high = max(float(np.nanmax(values)) for values in both)
+    # One scale for what was observed and the mean; where nothing was, as under clouds, it is the mean's.
+    both = np.stack([field.values for name, field in fields if name != "standard deviation"])
+    there = both[np.isfinite(both)]
+    scale = {"vmin": there.min(), "vmax": there.max()} if there.size else {}
     for ax, (name, field) in zip(axes, fields, strict=True):
         spread = name == "standard deviation"
-        limits: dict[str, Any] = {} if spread else {"vmin": low, "vmax": high}
-        down, across = map(str, field.dims)
+        down, across = (field[dim] for dim in field.dims)
         mesh = ax.pcolormesh(
-            _numbers(field[across]), _numbers(field[down]), np.ma.masked_invalid(field.values),
-            shading="nearest", cmap="cividis" if spread else "viridis", rasterized=True, **limits,
+            _edges(across), _edges(down), np.ma.masked_invalid(field.values), shading="flat",
+            cmap="cividis" if spread else "viridis", rasterized=True, **({} if spread else scale),
         )  # fmt: skip
+        for axis, coordinate in ((ax.xaxis, across), (ax.yaxis, down)):
+            _tell(axis, coordinate)
         ax.set_facecolor("0.8")  # gaps
         gaps = int(np.isnan(field.values).sum())
         title = f"{name}, {percent(gaps / field.size)} gaps" if gaps else name
-        plain(ax, title=title, xlabel=_label(field[across]), ylabel=_label(field[down]))
+        plain(ax, title=title, xlabel=_label(across), ylabel=_label(down))
         bar = ax.figure.colorbar(mesh, ax=ax, shrink=0.9)
         bar.set_label(_label(predicted["mean"], name=""))
     return axes
@@ -118,11 +126,11 @@ def series_plot(
     x, half = centre[along].values, half_width(level)
     ax = given_or_new(ax, width=8.0)
     low, high = (centre + sign * half * spread for sign in (-1, 1))
-    ax.fill_between(
-        x, low.values, high.values, color=MODEL, alpha=0.25, lw=0,
+    band(
+        ax, x, low.values, high.values, color=MODEL, alpha=0.25,
         label=f"{percent(level)} of new observations",
     )  # fmt: skip
-    ax.plot(x, centre.values, color=MODEL, lw=1.6, label="mean")
+    ax.plot(x, centre.values, color=MODEL, lw=1.6, label="mean", **single(x))
     if observed is not None:
         seen = _like(mean.isel({dim: [i] for dim, i in at.items()}), observed, list(at))
         seen = seen.isel(dict.fromkeys(at, 0))
@@ -136,6 +144,7 @@ def series_plot(
                 transform=ax.get_xaxis_transform(),
             )  # fmt: skip
     ax.margins(x=0.01)
+    readable_dates(ax.xaxis, x)
     plain(ax, title="", xlabel=_label(mean[along]), ylabel=_label(mean, name=""))
     legend_above(ax, columns=4)
     return ax
@@ -198,9 +207,32 @@ def _positions(mean: Any, at: dict[str, int], shown: int) -> dict[str, int]:
     return at | dict.fromkeys(free[: len(free) - shown], 0)
 
 
+def _edges(coordinate: Any) -> Any:
+    """Edges of the cells around a coordinate: halfway between neighbours, and a unit or a day around a single one."""
+    x = _numbers(coordinate)
+    dates = x.dtype.kind == "M"
+    x = x.astype("M8[us]" if dates else np.float64)
+    half = np.diff(x) / 2
+    if not half.size:
+        half = np.array([np.timedelta64(12, "h").astype("m8[us]") if dates else 0.5])
+    return np.concatenate([x[:1] - half[:1], x[:-1] + half[: len(x) - 1], x[-1:] + half[-1:]])
+
+
+def _tell(axis: Any, coordinate: Any) -> None:
+    """Ticks of dates in few letters, and those of names by these."""
+    values = coordinate.values
+    readable_dates(axis, values)
+    if values.dtype.kind in _NUMBERS:
+        return
+    shown = np.arange(0, len(values), -(-len(values) // 12))
+    upright = axis.axis_name == "y"
+    turned: dict[str, Any] = {} if upright else {"rotation": 40, "ha": "right"}
+    axis.set_ticks(shown, plain_names(values[shown].tolist(), 14), **turned)
+
+
 def _numbers(coordinate: Any) -> Any:
     values = coordinate.values
-    return values if values.dtype.kind in "fiumM" else np.arange(len(values))
+    return values if values.dtype.kind in _NUMBERS else np.arange(len(values))
 
 
 def _label(array: Any, name: str | None = None) -> str:

@@ -20,6 +20,7 @@ from vastgp.plots._style import (
     percent,
     plain,
     plain_text,
+    readable_dates,
 )
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ def forecast_plot(
     beyond = None if ahead is None else _ahead(ahead, at)
     spans = np.zeros(len(at), np.int64) if span is None else np.asarray(span)
     same_length("span", spans, at)
+    # Whatever is endless ends at one edge, beyond all that is drawn.
+    drawn = [observed, *bands, *(beyond[1:] if beyond is not None else ())]
+    bands[1:] = drawable(bands[1], bands[2], *drawn)
+    if beyond is not None:
+        beyond[2:] = drawable(beyond[2], beyond[3], *drawn)
     ax = given_or_new(ax, width=7.2)
     for number, one in enumerate(np.unique(spans)):
         rows = np.flatnonzero(spans == one)
@@ -93,7 +99,7 @@ def forecast_plot(
     )
     ax.margins(x=0.01)
     plain(ax, title="", xlabel=plain_text(time_name), ylabel=plain_text(target_name))
-    _readable_dates(ax, at)
+    readable_dates(ax.xaxis, at)
     legend_above(ax, columns=4)
     return ax
 
@@ -102,8 +108,7 @@ def _forecast(
     ax: Axes, at: np.ndarray, bands: Sequence[FloatArray], colour: str, labels: tuple[str, str]
 ) -> None:
     """A curve in its band; of one moment, a bar."""
-    centre = bands[0]
-    below, above = drawable(bands[1], bands[2], centre)
+    centre, below, above = bands
     if len(at) == 1:
         reach = np.maximum([centre - below, above - centre], 0.0)
         ax.errorbar(at, centre, yerr=reach, fmt="_", color=colour, ms=9, label=labels[1] or None)
@@ -143,13 +148,3 @@ def _times(name: str, times: ArrayLike) -> np.ndarray:
     if at.ndim != 1 or not at.size or np.isnat(at).any():
         raise ValueError(f"{name}: expected at least one date, in one dimension, and none missing")
     return at
-
-
-def _readable_dates(ax: Any, at: np.ndarray) -> None:
-    """Dates in as few letters as tell them apart."""
-    if at.dtype.kind == "M":
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator(minticks=3, maxticks=7)
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))

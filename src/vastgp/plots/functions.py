@@ -12,11 +12,13 @@ from vastgp.plots._style import (
     ACCENT,
     DATA,
     MODEL,
+    band,
     given_or_new,
     legend_above,
     percent,
     plain,
     plain_text,
+    single,
 )
 
 if TYPE_CHECKING:
@@ -72,26 +74,26 @@ def function_plot(
     observations = _observations(x_train, y_train)
 
     ax = given_or_new(ax, width=7.2)
-    ax.fill_between(
+    band(
+        ax,
         points,
         centre - half * spread,
         centre + half * spread,
         color=MODEL,
         alpha=0.16,
-        lw=0,
         label=f"{percent(level)} of new observations",
     )
     if latent_std is not None:
         inner = half * _at("latent_std", latent_std, points)[order]
-        ax.fill_between(
-            points, centre - inner, centre + inner, color=MODEL, alpha=0.28, lw=0,
+        band(
+            ax, points, centre - inner, centre + inner, color=MODEL, alpha=0.28,
             label=f"{percent(level)} of the function",
         )  # fmt: skip
     if samples is not None:
         draws = _samples(samples, points)[order]
-        lines = ax.plot(points, draws, color=ACCENT, lw=0.9, alpha=0.75)
+        lines = ax.plot(points, draws, color=ACCENT, lw=0.9, alpha=0.75, **single(points))
         lines[0].set_label("posterior samples" if draws.shape[1] > 1 else "posterior sample")
-    ax.plot(points, centre, color=MODEL, lw=2.2, label="mean")
+    ax.plot(points, centre, color=MODEL, lw=2.2, label="mean", **single(points))
     if observations is not None:
         size = 5 if observations[0].size <= 200 else 2.5
         ax.plot(*observations, "o", color=DATA, ms=size, alpha=0.8, mew=0, label="observations")
