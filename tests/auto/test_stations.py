@@ -341,3 +341,18 @@ def test_a_variogram_is_that_of_all_pairs_without_trend(table, model):
         K = covariance(table, table)
         assert found.learned[number] == pytest.approx(np.mean(VARIANCE - K[i, j][here]) + NOISE**2)
     assert found.noise == pytest.approx(NOISE**2) and found.curve[1][0] == pytest.approx(NOISE**2)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_a_linear_map_has_no_lengthscale_and_blocks_and_pairs_all_over_it(unit):
+    """What a line is in another unit of the target is the same map, and nothing of it is a number of kilometres."""
+    generator = np.random.default_rng(0)
+    lat, lon = generator.uniform(40, 50, 60), generator.uniform(0, 15, 60)
+    temp = unit * (30.0 - 0.4 * lat + generator.normal(0, 0.3, 60))
+    kernel = vastgp.Constant(0.8 * unit**2) + vastgp.Linear(4e-6 * unit**2)
+    given = {"kernel": kernel, "hyperparameters": Fixed(noise_std=0.3 * unit)}
+    fitted = StationGP(**given).fit(pd.DataFrame({"lat": lat, "lon": lon, "t": temp}), "t")
+    assert fitted.lengthscales_km_ == {} == fitted.process_.lengthscales_km_
+    found = fitted.cross_validate("block", folds=5)
+    assert 5 <= found.parts <= 20 and found.block_km > 300.0
+    assert fitted.variogram().distance.max() > 300.0

@@ -9,7 +9,7 @@ import vastgp
 from vastgp import kernels
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Constant, Linear, Matern32, Periodic
-from vastgp.kernels.metric import metric_lengthscales, shortened
+from vastgp.kernels.metric import falls_with_distance, metric_lengthscales, shortened
 from vastgp.options import Fixed, Natural, Sparse
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.prior_draws import PriorDraws
@@ -118,6 +118,17 @@ def test_neighbours_are_those_of_the_part_that_falls_with_distance():
     np.testing.assert_allclose(metric_lengthscales(Linear([4.0, 0.25]), 2), [0.5, 2.0])
     np.testing.assert_allclose(metric_lengthscales(LEVEL, 2), [0.8, 1.5])
     np.testing.assert_allclose(metric_lengthscales(Constant(), 2), [1.0, 1.0])
+
+
+@pytest.mark.parametrize("level", [Constant(), Constant(9.0) * Constant(2.0)])
+def test_a_constant_beside_a_line_says_nothing_of_its_inputs(level):
+    """A line of inputs in other units has the distance of the line alone, which knows of the units."""
+    line = Linear([1e-12, 4.0])
+    alone = metric_lengthscales(line, 2)
+    np.testing.assert_allclose(alone, [1e6, 0.5])
+    np.testing.assert_allclose(metric_lengthscales(level + line, 2), alone)
+    assert not falls_with_distance(level + line)
+    assert falls_with_distance(level + line + RBF())
 
 
 def test_lengthscales_are_shortened_and_nothing_else():

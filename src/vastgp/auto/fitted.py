@@ -16,7 +16,7 @@ from vastgp.auto.stacking import leading
 from vastgp.auto.trees import OnTrees
 from vastgp.data import Rows, column_names
 from vastgp.data.tables import Table, open_frame
-from vastgp.kernels.metric import metric_lengthscales
+from vastgp.kernels.metric import falls_with_distance, metric_lengthscales
 
 
 class FittedFrontDoor(SavedFrontDoor):
@@ -29,6 +29,11 @@ class FittedFrontDoor(SavedFrontDoor):
         if isinstance(model, OnTrees):
             return model.metric_lengthscales()
         return metric_lengthscales(model.kernel_, model.n_features_in_)
+
+    def _told_lengthscales(self) -> np.ndarray | None:
+        kernel = self.model_.kernel_
+        told = kernel is not None and falls_with_distance(kernel)
+        return self._lengthscales() if told else None
 
     # ------------------------------------------------------------ predict
 

@@ -126,13 +126,17 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
 
     @property
     def lengthscales_km_(self) -> dict[str, float]:
-        """Lengthscale of a place on the Earth (``space``) in kilometres, by its name; none without a place."""
+        """Lengthscale of a place on the Earth (``space``) in kilometres, by its name; linear functions have none."""
         check_is_fitted(self, "model_")
-        return lengthscales_in_km(getattr(self.encoder_, "columns_", ()), self._lengthscales())
+        return lengthscales_in_km(getattr(self.encoder_, "columns_", ()), self._told_lengthscales())
 
     @abc.abstractmethod
     def _lengthscales(self) -> np.ndarray | None:
-        """Return one lengthscale for each encoded column, where the winner has some."""
+        """Return a unit of distance of each encoded column, where the winner has some: its lengthscale, or a line's."""
+
+    @abc.abstractmethod
+    def _told_lengthscales(self) -> np.ndarray | None:
+        """Return one lengthscale for each encoded column for people; None of linear functions, which have none."""
 
     def _encoder_asked(self) -> Any:
         """Return the encoder to fit: with the place that was asked for."""

@@ -57,8 +57,8 @@ def metric_or_units(kernel: Kernel, num_features: int) -> np.ndarray:
 def falling_part(kernel: Kernel) -> Kernel:
     """Return the part of a kernel that falls with distance: without linear and constant parts of sums and products.
 
-    Where it has no other part, a kernel of the distance between scaled inputs at which linear functions differ by their
-    standard deviation; for a constant alone, of the distance between inputs.
+    Where it has no other part, a kernel of the distance between scaled inputs at which linear functions differ by one
+    unit of the target, whatever constants stand beside them; for constants alone, of the distance between inputs.
     """
     if isinstance(kernel, Constant):
         return RBF(1.0, 1.0)
@@ -66,7 +66,9 @@ def falling_part(kernel: Kernel) -> Kernel:
         return RBF(lengthscales=kernel.slope_variances**-0.5, variance=1.0)
     if not isinstance(kernel, (Sum, Product)):
         return kernel
-    falling = tuple(part for part in kernel.parts if not _stays(part)) or kernel.parts
+    falling = tuple(part for part in kernel.parts if falls_with_distance(part))
+    if not falling:  # a constant says nothing of any input, and its unit would count beside those that lines have
+        falling = tuple(part for part in kernel.parts if not _level(part)) or kernel.parts
     parts = tuple(falling_part(part) for part in falling)
     return parts[0] if len(parts) == 1 else type(kernel)(parts)
 
@@ -112,8 +114,15 @@ def _groups(kernel: Kernel) -> list[tuple[int, ...]]:
     return [] if inputs is None else [inputs]
 
 
-def _stays(kernel: Kernel) -> bool:
-    """Whether correlation stays however far apart two rows are."""
+def falls_with_distance(kernel: Kernel) -> bool:
+    """Whether correlation falls the farther two rows are apart; of linear and constant functions it does not."""
     if isinstance(kernel, (Sum, Product)):
-        return all(_stays(part) for part in kernel.parts)
-    return isinstance(kernel, (Constant, Linear))
+        return any(falls_with_distance(part) for part in kernel.parts)
+    return not isinstance(kernel, (Constant, Linear))
+
+
+def _level(kernel: Kernel) -> bool:
+    """Whether functions have one value for all rows."""
+    if isinstance(kernel, (Sum, Product)):
+        return all(_level(part) for part in kernel.parts)
+    return isinstance(kernel, Constant)

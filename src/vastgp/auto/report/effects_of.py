@@ -27,7 +27,7 @@ _AVERAGED = 100
 
 def importance_with_lengthscales(model: Any, about: About) -> list[tuple[Any, ...]]:
     """Return importance with each input's lengthscale, where its columns share one."""
-    scales = model._lengthscales()
+    scales = model._told_lengthscales()
     groups = {} if scales is None else groups_of(model.encoder_, len(scales))
     found: list[tuple[Any, ...]] = []
     for name, loss, error in about.importance:

@@ -330,7 +330,7 @@ class StationGP(FittedMap):
             Parts of about the same number of readings.
         block_km : float, optional
             Size of a block, in km (in units of a plane). None: twice the lengthscale, or less where that leaves fewer
-            blocks than folds.
+            blocks than folds; of a linear function, which has none, as large as the folds leave it.
 
         Returns
         -------

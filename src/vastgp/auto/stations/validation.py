@@ -179,10 +179,16 @@ def _labels(model: Any, by: str, folds: int, block_km: Any) -> tuple[np.ndarray,
 
 
 def _blocks_of_folds(model: Any, folds: int) -> tuple[np.ndarray, float]:
-    """Return blocks of two lengthscales, or smaller ones until there are as many as folds, or as places."""
+    """Return blocks of two lengthscales, or smaller ones until there are as many as folds, or as places.
+
+    Linear functions have no lengthscale: what is left out is as large as the folds leave it.
+    """
     readings: Readings = model.readings_
     places = len(np.unique(once(readings.place, readings.space), axis=0))
-    size = _LENGTHSCALES * float(model.process_._lengthscales()[_first_column(model)])
+    scales = model.process_._told_lengthscales()
+    size = _extent(readings)
+    if scales is not None:
+        size = _LENGTHSCALES * float(scales[_first_column(model)])
     found = blocks(readings, size)
     for _ in range(_MOST_SHRINKS):
         if len(np.unique(found)) >= min(folds, places):
@@ -194,6 +200,13 @@ def _blocks_of_folds(model: Any, folds: int) -> tuple[np.ndarray, float]:
             f"by='block' needs places apart, and all {places} are in one block of {size:.1e}. Leave out rows: by='row'."
         )
     return found, size
+
+
+def _extent(readings: Readings) -> float:
+    """Return a size that holds all readings: the Earth's half circumference, or the longer side of a plane."""
+    if readings.space.sphere:
+        return np.pi * EARTH_RADIUS
+    return float(np.ptp(readings.place, axis=0).max()) or 1.0
 
 
 def _first_column(model: Any) -> int:

@@ -62,8 +62,9 @@ def variogram_of(model: Any, bins: Any, farthest: Any) -> Variogram:
     i, j = np.triu_indices(len(X), 1)
     distance = np.linalg.norm(X[i][:, columns] - X[j][:, columns], axis=1)
     if farthest is None:
-        scale = float(model.process_._lengthscales()[columns[0]])
-        farthest = min(_LENGTHSCALES * scale, 0.5 * float(distance.max()))
+        scales = model.process_._told_lengthscales()
+        reach = np.inf if scales is None else _LENGTHSCALES * float(scales[columns[0]])
+        farthest = min(reach, 0.5 * float(distance.max()))
     # classes are narrower near zero, where the curve bends
     edges = float(farthest) * np.linspace(0.0, 1.0, int(bins) + 1) ** 1.5
     of_pair = np.searchsorted(edges, distance, side="right") - 1
