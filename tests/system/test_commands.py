@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 
 import matplotlib.image
 import numpy as np
@@ -16,7 +17,8 @@ from scipy import stats
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import vastgp
-from vastgp.cli import _summary
+from vastgp.cli import _auto, _model, _summary
+from vastgp.cli._console import table
 from vastgp.cli._errors import BadInput
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._selection import pair_of
@@ -179,6 +181,30 @@ def test_info_shows_what_each_kind_of_kernel_says(capsys):
     assert "RBF lengthscale" in text and "Linear slope" in text
     _summary.show_lengthscales(shown | {"components": []})
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+def test_no_number_of_a_table_is_broken_and_every_name_begins_a_line(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    numbers = ["-0.09447", "1.234e+05", "95.0 %"]
+    names = ["* exact on trees", "  exact, heteroskedastic on trees", "  町" + "z" * 50]
+    table(["model", "NLPD", "RMSE", "in 95 %"], [[name, *numbers] for name in names])
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line for line in lines if all(number in line for number in numbers)]
+    assert [line[2:6] for line in rows] == [name[:4] for name in names]
+    # what goes on below is further right than where names begin
+    others = [line for line in lines[lines.index(rows[0]) :] if line.strip() and line not in rows]
+    assert all(line.startswith(" " * 6) for line in others)
+    assert "".join("".join(lines).split()).count("z") == 50
+    assert width < 100 or not others
+
+
+def test_what_to_do_next_can_be_pasted_whatever_the_name(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(_model, "of_targets", lambda _: {})
+    path = tmp_path / "it's a model.vastgp"
+    _auto.report_auto(_auto.Fitted(None, {}), path)
+    said = capsys.readouterr().out.partition("Next: ")[2]
+    assert shlex.split(said)[:4] == ["vastgp", "predict", str(path), "NEW"]
 
 
 def test_info_prints_features_from_short_to_long_lengthscale(run, model):

@@ -1,6 +1,7 @@
 """`vastgp map`: readings in, a map out, in one command."""
 
 import json
+import re
 from datetime import date
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import vastgp
 from vastgp.auto.space import Space
 from vastgp.auto.stations.readings import read_readings
 from vastgp.cli._errors import BadInput
-from vastgp.cli.map_stations import _spanned, _with_times
+from vastgp.cli.map_stations import _first_time, _spanned, _with_times
 
 pytestmark = pytest.mark.little_work
 FAST = ("--target", "temp", "--kernel", "matern32", "--max-seconds", "3")
@@ -53,6 +54,21 @@ def test_a_map_of_a_spacing_with_a_picture(run, stations):
     assert picture.read_bytes()[:4] == b"\x89PNG"
     refused = run("map", stations / "stations.csv", *FAST, "--grid", "1", "--out", out, code=2)
     assert "exists" in refused.err
+    with xr.open_dataset(out, engine="h5netcdf") as found:
+        assert _first_time(found, "day") == "day 2024-01-10, the first of 2"
+        assert _first_time(found.isel(day=1), "day") == "day 2024-02-01"
+        assert _first_time(found, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("way", "word"), [("blok", r"'blok': .*Did you mean 'block'"), ("time", "with --time")]
+)
+def test_what_cannot_be_left_out_is_refused_before_the_fit(run, stations, way, word):
+    out = stations / "never.nc"
+    given = (*FAST, "--grid", "5", "--cross-validate", way, "--out", out)
+    refused = run("map", stations / "stations.csv", *given, code=2)
+    assert "--cross-validate" in refused.err and re.search(word, refused.err)
+    assert not out.exists() and refused.out == ""
 
 
 def test_a_map_of_a_century_that_nanoseconds_do_not_hold(run, stations):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -333,4 +334,4 @@ def report_auto(made: Fitted, out: Path) -> None:
             report = evaluate.score(one, *made.test[name])
             of_one = "" if name is None else f": {name}"
             evaluate.show(report, f"On the rows kept out of the fit{of_one}")
-    say(f"Next: vastgp predict {out} NEW --out predictions.parquet", style="dim")
+    say(f"Next: vastgp predict {shlex.quote(str(out))} NEW --out predictions.parquet", style="dim")

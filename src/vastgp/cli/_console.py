@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _LONGEST_NAME = 40  # which is not broken into lines
+_SHORT_NAME = 16  # letters that a name in a table has at least on a line
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -65,16 +67,48 @@ def wrapped(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    """A table: the first column is text, the others are numbers."""
+    """A table: the first column is text, the others are numbers, which are never broken.
+
+    Where the terminal is too narrow for that, lines are wider than it: what is cut off or goes on below can be read,
+    and parts of a number below each other are other numbers.
+    """
     from rich import box
+    from rich.cells import cell_len
     from rich.table import Table
 
+    out, names = console(), [row[0] for row in rows]
+    longest = max(map(cell_len, [columns[0], *names]))
+    least = max(len(columns[0]), min(longest, _SHORT_NAME))
+    cells = [max((len(row[i]) for row in rows), default=0) for i in range(1, len(columns))]
+    beside = 3 * len(columns) + 1  # a space on each side of every column, and what is between them
+    # heads in one line where there is room, else a word in each
+    for pieces in ([[name] for name in columns[1:]], [name.split() for name in columns[1:]]):
+        widths = [max([cell, *map(len, head)]) for cell, head in zip(cells, pieces, strict=True)]
+        room = out.width - sum(widths) - beside
+        if room >= least:
+            break
+    first = min(longest, max(room, least))
+    out.width = max(out.width, first + sum(widths) + beside)
     grid = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for i, name in enumerate(columns):
-        grid.add_column(name, justify="right" if i else "left", overflow="fold")
+    for i, (name, width) in enumerate(zip(columns, [first, *widths], strict=True)):
+        grid.add_column(name, justify="right" if i else "left", width=width, overflow="fold")
     for row in rows:
-        grid.add_row(*row)
-    console().print(grid)
+        grid.add_row(_hanging(row[0], first), *row[1:])
+    out.print(grid, crop=False)
+
+
+def _hanging(name: str, width: int) -> str:
+    """A name in lines of so many letters, of which all but the first begin further right: they are one name."""
+    from rich.cells import cell_len
+
+    start = name[: len(name) - len(name.lstrip(" *"))]
+    if cell_len(name) <= width:
+        return name
+    # letters of some scripts are two wide
+    letters = width if cell_len(name) == len(name) else width // 2
+    further = " " * (len(start) + 2)
+    rest = name[len(start) :]
+    return textwrap.fill(rest, letters, initial_indent=start, subsequent_indent=further)
 
 
 def number(value: Any, digits: int = 4) -> str:

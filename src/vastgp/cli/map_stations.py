@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vastgp.cli._errors import BadInput, explained
+from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._grid_files import SUFFIXES, check_out, write_grid
 from vastgp.cli._options import Debug, Force
 
@@ -175,6 +175,7 @@ def map_stations(
                 f"--grid {grid}: a spacing has no {', '.join(names)}, which --covariates names. Give --grid a NetCDF "
                 "file with the coordinates of the map and these as variables."
             )
+        _check_validation(validate, time)
         edges = _edges(bounds)
         if edges is not None and step is None:
             raise BadInput(
@@ -252,6 +253,20 @@ def summary(model: Any) -> dict[str, Any]:
         "std_factor": model.std_factor_,
         "seconds": model.fit_seconds_,
     }
+
+
+def _check_validation(by: str | None, time: str | None) -> None:
+    """Refuse before the fit what cannot be left out after it."""
+    from vastgp.auto.stations.validation import WAYS
+
+    if by is not None and by not in WAYS:
+        raise BadInput(
+            f"--cross-validate {by!r}: expected one of {', '.join(WAYS)}.{close_match(by, WAYS)}"
+        )
+    if by == "time" and time is None:
+        raise BadInput(
+            "--cross-validate time is of readings with times: name their column with --time."
+        )
 
 
 def _step(grid: str) -> float | None:
@@ -394,6 +409,23 @@ def _draw(model: Any, found: Any, plot: Path) -> None:
 
     try:
         figure: Any = station_map(found, model)[0].figure
+        when = _first_time(found, model.readings_.time)
+        if when:
+            figure.suptitle(when)
         figure.savefig(plot, dpi=150)
     finally:
         plt.close("all")
+
+
+def _first_time(found: Any, time: str | None) -> str:
+    """Say of which time a picture is, which has the first one of the map; nothing of a map without times."""
+    import numpy as np
+
+    from vastgp.plots._style import plain_text
+
+    if time is None or time not in found.coords:
+        return ""
+    values = np.ravel(found[time].values)
+    first = values[0].astype("M8[s]") if values.dtype.kind == "M" else values[0]
+    among = f", the first of {len(values)}" if len(values) > 1 else ""
+    return plain_text(f"{time} {first}".removesuffix("T00:00:00") + among, 80)
