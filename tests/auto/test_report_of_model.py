@@ -15,9 +15,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import vastgp
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.inputs import Inputs
+from vastgp.auto.leaderboard import NO_TIME_LEFT
 from vastgp.auto.report.html import number
 from vastgp.auto.report.kept import NO_TIME, importance_of_race
-from vastgp.auto.report.of_model import report_data
+from vastgp.auto.report.of_model import _more_time, report_data
 from vastgp.auto.report.places import cell, places_of
 from vastgp.auto.source import open_source
 from vastgp.auto.values import Values
@@ -358,3 +359,11 @@ def test_an_effect_is_shown_of_numbers_however_they_are_written(written):
     (name, labels, encoded), (_, again, same) = found
     assert (name, labels) == ("a", again)
     np.testing.assert_array_equal(encoded, same)
+
+
+def test_models_that_had_no_time_are_told_apart():
+    """Names of models have commas themselves."""
+    board = [SimpleNamespace(method=name, note=NO_TIME_LEFT) for name in ("exact, trend", "exact")]
+    model = SimpleNamespace(leaderboard_=board, converged_=True)
+    (said,) = _more_time(model)
+    assert said.endswith("none to try 'exact, trend', 'exact'.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -16,6 +18,7 @@ from scipy.stats import norm
 import vastgp
 import vastgp.data
 from vastgp.cli import _tables
+from vastgp.cli._selection import names_in
 
 QUICK = ("--max-seconds", 5)
 PRICE = ("--target", "price")
@@ -320,6 +323,24 @@ def test_what_a_fit_refuses(run, folder, tmp_path, case):
     assert len([line for line in result.err.splitlines() if line.startswith("Error: ")]) == 1
     assert re.search(message, result_text), result_text
     assert result.out == "" and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", [(), ("--method", "exact")])
+@pytest.mark.parametrize("name", ["trian.parquet", "other.csv", "none.npz", "folder"])
+def test_data_that_are_not_there_are_said_not_to_be(run, folder, tmp_path, method, name):
+    given = (*method, "--out", tmp_path / "m.vastgp")
+    result = run("fit", folder / name, "-t", "price", *given, code=2)
+    assert re.search(f"The data '.*{name}' does not exist", " ".join(result.err.split()))
+    assert ("Did you mean 'train.parquet'?" in result.err) == (name == "trian.parquet")
+
+
+def test_what_is_to_be_left_out_can_be_pasted(run, tmp_path):
+    names = ["p, q", "it's x", 'say "so"', "a b"]
+    table = pd.DataFrame({name: ["u", "v", "w"] for name in names}).assign(y=[1.0, 2.0, 3.0], z=2.0)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    refused = run("fit", tmp_path / "t.csv", "-t", "y", "--method", "exact", code=2)
+    option = shlex.split(refused.err[refused.err.rindex("--exclude") :].rstrip()[:-1])
+    assert option[0] == "--exclude" and names_in(*option) == names
 
 
 def test_what_the_other_commands_refuse(run, folder, fitted, files, model, tmp_path):

@@ -185,12 +185,10 @@ def _kept_out(
 
 def _read(asked: Asked) -> tuple[Any, dict[str | None, np.ndarray]]:
     """Inputs, and each target as it is by its name."""
-    from vastgp.cli._files import existing
     from vastgp.data import files
     from vastgp.data.labels import column_of
 
     data, target = asked.data, asked.target
-    existing(data, "The data")
     if asked.names is not None:
         own = [] if asked.exposure is None else [asked.exposure]
         source: Any = open_any(data, asked.names, [*asked.targets, *own])
@@ -259,7 +257,7 @@ def kind_of_target(
     """
     if not len(values):
         raise BadInput(
-            f"{_upper(called)} is missing in all rows; name another column with --target."
+            f"{_upper(called)} is missing in all rows; name another column with --target, or give rows that have it."
         )
     values = np.asarray(values.tolist()) if values.dtype.kind == "O" else values
     if values.dtype.kind in "mM" or (values.dtype.kind == "O" and hasattr(values[0], "year")):

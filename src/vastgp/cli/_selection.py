@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 from vastgp.cli._errors import BadInput
+from vastgp.cli._files import existing
 from vastgp.cli._model import require_columns, table_columns
 
 QUOTED = "a name with a comma stands in double quotes:"
@@ -19,6 +20,7 @@ def chosen_inputs(
     exposure: str | None = None,
 ) -> list[str] | None:
     """Names of the input columns; None of a file of arrays, which have no names."""
+    existing(data, "The data")
     columns = table_columns(data)
     if columns is None:
         if features or exclude:

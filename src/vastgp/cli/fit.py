@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -335,11 +336,9 @@ def _data(
     import numpy as np
     from sklearn.base import is_classifier
 
-    from vastgp.cli._files import existing
     from vastgp.data import held_out_indices, without
     from vastgp.data.shared_rows import as_shared_labelled, as_shared_rows
 
-    existing(data, "The data")
     names = chosen_inputs(data, [] if target is None else [target], features, exclude)
     if names is not None:
         _require_numbers(names, data)
@@ -380,7 +379,7 @@ def _require_numbers(names: list[str], data: Path) -> None:
         shown = ", ".join(f"{name!r} ({held[name]})" for name in found[:10])
         raise BadInput(
             f"{str(data)!r} has columns that are not numbers: {shown}. The default method takes them as they are: "
-            f"leave --method out. Or leave them out with --exclude {in_option(found)}."
+            f"leave --method out. Or leave them out with --exclude {shlex.quote(in_option(found))}."
         )
 
 

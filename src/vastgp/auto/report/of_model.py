@@ -304,7 +304,9 @@ def _more_time(model: Any) -> list[str]:
     waiting = [entry.method for entry in model.leaderboard_ if entry.note == NO_TIME_LEFT]
     if not waiting or not model.converged_:
         return []
-    return [f"More time: there was none to try {', '.join(waiting)}."]
+    # names have commas themselves
+    shown = ", ".join(map(repr, waiting))
+    return [f"More time: there was none to try {shown}."]
 
 
 def _phases(model: Any) -> list[tuple[str, float]]:
