@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from vastgp.auto.calibration import Scale, fit_calibration
+from vastgp.auto.calibration import Identity, Scale, fit_calibration
 from vastgp.auto.calibration_record import calibration_record
 from vastgp.auto.class_calibration import TemperatureScaling
+from vastgp.auto.distribution import Distribution
 from vastgp.auto.report import (
     advice,
     calibration_in_words,
@@ -16,6 +20,13 @@ from vastgp.auto.report import (
     permutation_importance,
     surprises,
 )
+from vastgp.auto.report.effects_of import _of_numbers
+from vastgp.auto.stacking.mixture import Mixture
+from vastgp.auto.warps import Log, Own
+from vastgp.data import Rows, Standardizer
+from vastgp.estimators.mixed_predictive import MixedPredictive
+from vastgp.estimators.predictive import Predictive
+from vastgp.likelihoods import Gaussian
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +130,51 @@ def test_advice_rests_on_what_happened():
     record = calibration_record(z * std, np.zeros(2000), std, ndtr(z))
     assert "noise_std" in advice(record=record)[0]
     assert advice() == []
+
+
+@pytest.mark.parametrize("warp", [Own(), Log()])
+def test_an_average_of_processes_is_as_unsure_of_an_effect_as_they_are(warp):
+    """Averages of few rows have the deviation of a single process where all agree, and that between them elsewhere."""
+    scaling = Standardizer().fit(Rows(np.zeros((2, 1)), np.array([-0.2, 0.8])))
+    mean, variance = np.linspace(-1.0, 1.0, 7), np.linspace(0.01, 0.3, 7)
+    weights, noises = np.array([0.25, 0.75]), np.array([0.2, 0.2])
+
+    def deviation(predictive):  # of the function, as an effect shows it
+        found = Distribution(predictive, warp, Identity(), (-50.0, 50.0))
+        model = SimpleNamespace(_distribution=lambda rows: found, exposure_=None)
+        return _of_numbers(model)[1](np.zeros((7, 1)))[1]
+
+    def average(means, variances):
+        return MixedPredictive.of(np.stack(means), np.stack(variances), noises, weights, scaling)
+
+    single = deviation(Predictive(Gaussian(0.2), mean, variance, scaling))
+    assert np.all(single > 0.0)
+    same = average([mean, mean], [variance, variance])
+    np.testing.assert_allclose(deviation(same), single, rtol=1e-6)
+    # parts that are sure and contradict each other: the deviation of their two means
+    nothing, (up, down) = np.zeros(7), (mean + 0.4, mean - 0.4)
+    ends = [
+        Distribution(
+            Predictive(Gaussian(0.2), at, nothing, scaling), warp, Identity(), (-50.0, 50.0)
+        )
+        for at in (up, down)
+    ]
+    expected = np.sqrt(0.25 * 0.75) * np.abs(ends[0].mean - ends[1].mean)
+    np.testing.assert_allclose(
+        deviation(average([up, down], [nothing, nothing])), expected, rtol=1e-6
+    )
+    # of a stack one of whose members is an average, too
+    stack = Mixture((same, same.parts[0]), np.array([0.5, 0.5]))
+    np.testing.assert_allclose(deviation(stack), single, rtol=1e-6)
+
+
+def test_parts_of_an_average_make_it_up_with_noise_of_rows():
+    scaling = Standardizer().fit(Rows(np.zeros((2, 1)), np.array([-0.2, 0.8])))
+    rng = np.random.default_rng(0)
+    means, variances = rng.normal(size=(3, 5)), rng.gamma(1.0, 1.0, (3, 5))
+    noises, weights = np.array([0.1, 0.2, 0.4]), np.array([0.2, 0.3, 0.5])
+    mixed = MixedPredictive.of(means, variances, noises, weights, scaling)
+    mixed = dataclasses.replace(mixed, noises=noises[:, None] + rng.gamma(1.0, 1.0, 5))
+    y = rng.normal(size=5)
+    densities = [np.exp(part.log_density(y)) for part in mixed.parts]
+    np.testing.assert_allclose(weights @ densities, np.exp(mixed.log_density(y)), rtol=1e-10)

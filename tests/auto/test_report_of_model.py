@@ -367,3 +367,14 @@ def test_models_that_had_no_time_are_told_apart():
     model = SimpleNamespace(leaderboard_=board, converged_=True)
     (said,) = _more_time(model)
     assert said.endswith("none to try 'exact, trend', 'exact'.")
+
+
+def test_nothing_is_said_of_lengthscales_of_a_line(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    given = {"method": "exact", "max_work": 20_000}
+    lines = vastgp.GPRegressor(**given).fit(x, x @ [1.0, 2.0] + 0.3 * rng.normal(size=200))
+    assert lines.model_.answer_ == "linear"
+    text = lines.report(tmp_path / "line.html").read_text()
+    assert "lengthscale" not in text and "variance of slopes" in text
+    assert "1 column (" not in text and "2 columns (2 number)" in text

@@ -112,6 +112,17 @@ class MixedPredictive(Predictive):
         return False
 
     @property
+    def parts(self) -> list[Predictive]:
+        """The normal distributions, in the order of their weights."""
+        least = self.noises.min(axis=1)
+        # what rows have beyond the least noise counts as the function's, as in `Predictive.with_noise_of`
+        variances = self.variances + self.noises - least[:, None]
+        return [
+            Predictive(Gaussian(float(noise)), mean, variance, self.scaling)
+            for noise, mean, variance in zip(least, self.means, variances, strict=True)
+        ]
+
+    @property
     def _stds(self) -> np.ndarray:
         return np.sqrt(self.variances + self.noises)
 

@@ -52,7 +52,8 @@ def sections(data: ReportData) -> Iterator[tuple[str, str, str]]:
 def _data(data: ReportData) -> str:
     kinds = Counter(str(kind).split(",")[0] for _, kind, _ in data.columns)
     counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(8))
-    columns = f" {len(data.columns)} columns ({counted})." if kinds else ""
+    noun = "column" if len(data.columns) == 1 else "columns"
+    columns = f" {len(data.columns)} {noun} ({counted})." if kinds else ""
     words = [f"{number(data.rows)} rows.{columns} What is predicted: {data.target}.", *data.notes]
     rows = [[text(part) for part in column] for column in data.columns]
     return paragraphs(words) + (table(("column", "kind", "what was done"), rows) if rows else "")
@@ -157,10 +158,12 @@ def _importance(data: ReportData) -> str:
         rows.append([text(one[0]), loss, number(lengthscale, 3)])
     more = len(data.importance) - _MOST_INPUTS
     rest = [f"{more} inputs that matter less are left out here."] if more > 0 else []
-    note = (
-        f"What the model loses on {data.about} rows, in nats a row, when an input is shuffled among them. "
-        "The shorter its lengthscale (in the units of the encoded input), the faster the prediction changes with it."
-    )
+    note = f"What the model loses on {data.about} rows, in nats a row, when an input is shuffled among them."
+    if any(len(one) > 3 and one[3] is not None for one in data.importance):
+        note += (
+            " The shorter its lengthscale (in the units of the encoded input), the faster the prediction changes with "
+            "it."
+        )
     heads = ("input", "loss", "lengthscale")
     return (
         paragraphs([note], "soft")

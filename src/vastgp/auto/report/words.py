@@ -11,6 +11,7 @@ from vastgp.auto.stacking import leading, parts_of
 from vastgp.auto.trees import OnTrees, process_of
 from vastgp.auto.warps import Log, Own, YeoJohnson
 from vastgp.kernels.base import Kernel, Product, Sum
+from vastgp.kernels.metric import falls_with_distance
 
 _KERNELS = {
     "RBF": "squared exponential (RBF)",
@@ -105,7 +106,10 @@ def _inputs_and_kernel(model: Any) -> str:
     if kernel is None:
         return f"It reads {inputs}."
     tied = getattr(model.encoder_, "tied_", ())
-    own = "one lengthscale for each input, whose columns share it" if tied else "lengthscales"
+    one, several = ("one lengthscale", "lengthscales")
+    if not falls_with_distance(kernel):  # linear functions have none
+        one, several = "one variance of slopes", "variances of slopes"
+    own = f"{one} for each input, whose columns share it" if tied else several
     return f"It reads {inputs}. Kernel: {kernel_in_words(kernel)}, with {own}."
 
 

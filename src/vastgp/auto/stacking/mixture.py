@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.estimators.mixed_predictive import mixed_quantiles, mixed_scores
+from vastgp.estimators.mixed_predictive import MixedPredictive, mixed_quantiles, mixed_scores
 from vastgp.estimators.predictive import Predictive
 from vastgp.linalg.log_sums import log_sum
 from vastgp.solvers.averaged_posterior import mixture_moments
@@ -80,10 +80,17 @@ class Mixture:
 
 
 def mixture_parts(found: Predictive | Mixture) -> list[tuple[Predictive, np.ndarray]]:
-    """Return the distributions that one is the average of, with their weights; of a plain one itself."""
-    if isinstance(found, Mixture):
-        return list(zip(found.parts, found.weights, strict=True))
-    return [(found, np.ones(()))]
+    """Return the distributions that one is the average of, with their weights; of a plain one itself.
+
+    None of them is an average: a part that is one is told by its own parts.
+    """
+    if not isinstance(found, Mixture | MixedPredictive):
+        return [(found, np.ones(()))]
+    return [
+        (part, np.asarray(weight * inner))
+        for one, weight in zip(found.parts, found.weights, strict=True)
+        for part, inner in mixture_parts(one)
+    ]
 
 
 def _scores_of_rows(part: Predictive, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
