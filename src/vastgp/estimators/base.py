@@ -307,9 +307,16 @@ class BaseGP(FittedModel, abc.ABC):
     def _check_own(self, what: str) -> None:
         """Refuse what only the method's own answer has."""
         if self.answer_ != OWN:
+            given = "hyperparameters" in self.get_params(deep=False)
+            own = (
+                ": with a kernel and hyperparameters=Fixed(...) nothing is compared"
+                if given
+                else ""
+            )
             raise ValueError(
                 f"{what} is of the method's own answer, and this fit ended with another ({self.answer_!r}): "
-                f"{self.stop_reason_}. Fit again with more time (max_seconds)."
+                f"{self.stop_reason_}. Where time was short, fit again with more (max_seconds); where these rows "
+                f"decided it, more rows may decide otherwise{own}."
             )
 
     def _open(self, X: Any, y: Any = None, require_y: bool = False) -> Rows:

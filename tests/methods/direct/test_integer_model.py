@@ -238,3 +238,18 @@ def test_another_file_is_refused(tmp_path):
     np.savez(tmp_path / "other.npz", X=np.zeros(3))
     with pytest.raises(ValueError, match="is no integer model"):
         IntegerModel.read(tmp_path / "other.npz")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_simple_answer_has_no_integers_and_is_told_how_to_have_the_methods_own(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=60)
+    line = DirectRegressor(RBF(2.0), 40).fit(X, y)
+    assert line.answer_ in ("linear", "average")
+    with pytest.raises(
+        ValueError, match=r"with a kernel and hyperparameters=Fixed\(\.\.\.\) nothing"
+    ):
+        line.export(tmp_path / "line.h")
+    own = DirectRegressor(RBF(2.0), 40, hyperparameters=Fixed(noise_std=0.1)).fit(X, y)
+    assert own.answer_ == "own" and own.export(tmp_path / "own.h").predict(X[:3]).shape == (3,)
