@@ -14,7 +14,8 @@ import vastgp
 from vastgp.auto.space import Space
 from vastgp.auto.stations.readings import read_readings
 from vastgp.cli._errors import BadInput
-from vastgp.cli.map_stations import _first_time, _spanned, _with_times
+from vastgp.cli._map_grid import spanned, with_times
+from vastgp.cli.map_stations import _first_time
 
 pytestmark = pytest.mark.little_work
 FAST = ("--target", "temp", "--kernel", "matern32", "--max-seconds", "3")
@@ -89,15 +90,15 @@ def test_times_of_the_map_may_have_the_form_of_the_readings(stations):
     days = pd.to_datetime(table["day"])
     written = table.assign(day=days.dt.strftime("%d.%m.%Y"))
     readings = read_readings(written, "temp", None, None, "day", None, None, None)
-    found = _with_times({}, readings, ["03.02.2024", "2024-02-04"])["day"]
+    found = with_times({}, readings, ["03.02.2024", "2024-02-04"])["day"]
     assert found.astype("datetime64[D]").tolist() == [date(2024, 2, 3), date(2024, 2, 4)]
     with pytest.raises(BadInput, match=r"--at holds text such as 'soon'.*or in the form of the"):
-        _with_times({}, readings, ["soon"])
+        with_times({}, readings, ["soon"])
     numbered = table.assign(day=days.dt.day_of_year)
     readings = read_readings(numbered, "temp", None, None, "day", None, None, None)
-    assert _with_times({}, readings, ["2.5", "3"])["day"].tolist() == [2.5, 3.0]
+    assert with_times({}, readings, ["2.5", "3"])["day"].tolist() == [2.5, 3.0]
     with pytest.raises(BadInput, match="--at soon: expected numbers"):
-        _with_times({}, readings, ["soon"])
+        with_times({}, readings, ["soon"])
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ ALL_AROUND = np.arange(-180.0, 180.0, 20.0)
 def test_a_map_has_each_meridian_of_its_stations_once(lon, step, expected):
     place = np.column_stack([np.linspace(-17.0, -16.0, len(lon)), lon])
     readings = SimpleNamespace(place=place, space=Space("lat", "lon", True))
-    found = _spanned(readings, step, None)
+    found = spanned(readings, step, None)
     np.testing.assert_allclose(found["lon"], expected, atol=1e-9)
     assert np.all(found["lon"] - found["lon"][0] < 360.0 - 1e-6)
 
