@@ -257,3 +257,23 @@ def test_intervals_of_pandas_in_polars_are_refused_by_name_and_left_out_as_advis
     assert "TableEncoder.fit as exclude" in str(error.value)
     found = TableEncoder().fit(frame, exclude=["part"]).transform(frame)
     np.testing.assert_array_equal(found, x[:, None])
+
+
+@pytest.mark.parametrize("known", ["float32", "float64"])
+@pytest.mark.parametrize("new", ["float32", "float64"])
+@pytest.mark.parametrize("plain", [False, True], ids=["category", "numbers"])
+def test_categories_are_the_same_in_either_precision(known, new, plain):
+    """A level 0.1 of single precision was known as 0.10000000149011612, and new rows with 0.1 as never seen."""
+    levels = np.tile([0.1, 0.25, 0.7], 20)
+    given = pd.DataFrame({"level": pd.Categorical(levels.astype(known))})
+    fitted = TableEncoder().fit(given, np.arange(60.0))
+    values = levels.astype(new)
+    asked = pd.DataFrame({"level": values if plain else pd.Categorical(values)})
+    np.testing.assert_array_equal(fitted.transform(asked), fitted.transform(given))
+    assert any("0.7" in name and len(name) < 12 for name in fitted.get_feature_names_out())
+
+
+def test_numbers_have_the_shortest_text_that_is_theirs():
+    for value in (0.1, 1e-10, 1.0 / 3.0, 1e200 / 3.0, 2.0**-1074):
+        assert float(level_text(value)) == value
+        assert level_text(np.float32(0.3)) == "0.3" == level_text(0.3)

@@ -224,7 +224,7 @@ def parse_levels(
 
 
 def level_text(value: Any) -> str:
-    """Return the text that a category of any type is known by: 1 and 1.0 are the same one."""
+    """Return the text that a category of any type is known by: 1 and 1.0 are the same one, and 0.1 in any precision."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool | np.bool_):
@@ -233,7 +233,11 @@ def level_text(value: Any) -> str:
         return str(int(value))
     if isinstance(value, numbers.Real | decimal.Decimal):
         number = float(value)
-        return str(int(number)) if number.is_integer() else repr(number)
+        if number.is_integer():
+            return str(int(number))
+        with np.errstate(over="ignore", under="ignore"):
+            single = np.float32(number)
+        return str(single) if float(single) == number else repr(number)
     return str(value)
 
 
