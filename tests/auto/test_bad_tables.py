@@ -327,6 +327,12 @@ def test_a_target_without_a_deviation_in_float64_is_refused_by_name(size):
         GPRegressor(max_seconds=2).fit(np.arange(30.0)[:, None], y)
 
 
+def test_an_unknown_likelihood_is_refused_by_its_name():
+    """It was a candidate that failed, with a list of likelihoods in which classes had theirs."""
+    with pytest.raises(ValueError, match=r"^likelihood must be one of .* received 'foo'"):
+        GPRegressor(max_seconds=2, likelihood="foo").fit(np.arange(30.0)[:, None], np.arange(30.0))
+
+
 def test_a_constant_target_is_told_by_name():
     with pytest.warns(UserWarning, match="'y' is constant: every value is 3"):
         model = GPRegressor(method="exact", max_seconds=None).fit(plain()[:15].assign(y=3.0), "y")

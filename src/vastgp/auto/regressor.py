@@ -32,6 +32,7 @@ from vastgp.data.observations import has_errors
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import open_frame
 from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.likelihood_arguments import chosen_likelihood
 
 _OF_COUNTS = "of counts: scores are of the probability of each whole number, by laws of counts and normal ones alike"
 _NO_CONFORMAL = (
@@ -165,6 +166,8 @@ class GPRegressor(Predictions):
         ValueError
             For what cannot be used; the message names the column or argument, what it held and what to do.
         """
+        if not isinstance(self.likelihood, str) or self.likelihood != "auto":
+            chosen_likelihood(self.likelihood, type(self).__name__, several=True)
         if exposure is not None:
             refuse_noise(noise_std, sample_weight)
         warn_of_index(X)
