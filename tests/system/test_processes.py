@@ -1,6 +1,7 @@
 """Several processes that fit one model come to the answer of one."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,21 +50,19 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(folder, out, count) -> list[dict[str, np.ndarray]]:
-    """Run the program in so many processes; return what each found."""
-    port = free_port()
-    files = [out / f"{count}-{number}.npz" for number in range(count)]
-    done = at_once(
-        *((PROGRAM, number, count, port, folder, file) for number, file in enumerate(files))
-    )
-    assert [code for code, _ in done] == [0] * count, "\n".join(words for _, words in done)
-    return [dict(np.load(file)) for file in files]
-
-
 @pytest.fixture(scope="module")
 def answers(met, folder, tmp_path_factory):
-    out = tmp_path_factory.mktemp("found")
-    return run(folder, out, 1)[0], run(folder, out, COUNT)
+    """What the program finds in one process, and what each of several finds; all run at the same time."""
+    out, port = tmp_path_factory.mktemp("found"), free_port()
+    places = [(0, 1), *((number, COUNT) for number in range(COUNT))]
+    files = [out / f"{count}-{number}.npz" for number, count in places]
+    commands = (
+        (PROGRAM, *place, port, folder, file) for place, file in zip(places, files, strict=True)
+    )
+    done = at_once(*commands)
+    assert [code for code, _ in done] == [0] * len(done), "\n".join(words for _, words in done)
+    one, *several = (dict(np.load(file)) for file in files)
+    return one, several
 
 
 @pytest.mark.slow
@@ -103,47 +102,66 @@ def test_what_one_process_refuses_all_refuse(answers):
 LOST = PROGRAM.with_name("lost_program.py")
 
 
-def lost(folder, out, happens, *, count=COUNT, fit="fit"):
-    """Run the fit to which something happens; return how each process ended, what it said, and what was found."""
-    port, file = free_port(), out / f"{happens}-{count}.npz"
-    done = at_once(
-        *((LOST, number, count, port, folder, out / fit, happens, file) for number in range(count))
-    )
-    return done, dict(np.load(file)) if file.exists() else None
+def commands_of(folder, out, happens, count, port, fit="fit"):
+    """What runs the fit to which something happens: its processes, and where they put what they find."""
+    file = out / f"{happens}-{count}.npz"
+    given = (count, port, folder, out / fit, happens, file)
+    return [(LOST, number, *given) for number in range(count)], file
+
+
+@pytest.fixture(scope="module")
+def ends(met, folder, tmp_path_factory):
+    """How processes ended, what they said and what was found, by what happened: all wait at the same time."""
+    cases, ports = {"nothing": 1, "kill": COUNT, "busy": COUNT, "abort": COUNT}, set()
+    while len(ports) < len(cases):
+        ports.add(free_port())
+    outs = [tmp_path_factory.mktemp(name) for name in cases]
+    of_cases = [
+        commands_of(folder, out, *case, port)
+        for out, case, port in zip(outs, cases.items(), ports, strict=True)
+    ]
+    began = time.monotonic()
+    done = iter(at_once(*(command for commands, _ in of_cases for command in commands)))
+    assert time.monotonic() - began < 200  # what is busy would have worked for longer
+    return {
+        name: ([next(done) for _ in commands], dict(np.load(file)) if file.exists() else None, out)
+        for name, (commands, file), out in zip(cases, of_cases, outs, strict=True)
+    }
 
 
 @pytest.mark.slow
-def test_process_0_is_killed_and_the_fit_goes_on_in_any_number(met, folder, tmp_path):
+def test_process_0_is_killed_and_the_fit_goes_on_in_any_number(ends, folder):
     """The others meet through it: where JAX would abort them they end with words of their own."""
-    _, alone = lost(folder, tmp_path, "nothing", fit="alone")
-    for count in (1, COUNT):
-        began = time.monotonic()
-        done, found = lost(folder, tmp_path, "kill")
-        assert time.monotonic() - began < 300
-        assert [code for code, _ in done] == [-signal.SIGKILL, 1], done[1][1]
-        assert found is None
-        assert "ProcessLostError: process 0 of 2 (number" in done[1][1]
-        done, found = lost(folder, tmp_path, "nothing", count=count)
-        assert [code for code, _ in done] == [0] * count, done[0][1]
+    ended, alone, _ = ends["nothing"]
+    assert [code for code, _ in ended] == [0], ended[0][1]
+    killed, found, out = ends["kill"]
+    assert [code for code, _ in killed] == [-signal.SIGKILL, 1], killed[1][1]
+    assert found is None
+    assert "ProcessLostError: process 0 of 2 (number" in killed[1][1]
+    # from two copies of what it left, at the same time
+    shutil.copy(out / "fit", out / "copied")
+    one, in_one = commands_of(folder, out, "nothing", 1, free_port(), "copied")
+    several, in_several = commands_of(folder, out, "nothing", COUNT, free_port())
+    done = at_once(*one, *several)
+    assert [code for code, _ in done] == [0] * (1 + COUNT), done[0][1]
+    for found in map(np.load, (in_one, in_several)):
         assert found["records"] < alone["records"]  # it went on
         np.testing.assert_allclose(found["found"], alone["found"], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.slow
-def test_a_busy_process_ends_too_when_process_0_is_killed(met, folder, tmp_path):
-    began = time.monotonic()
-    done, _ = lost(folder, tmp_path, "busy")
-    assert done[1][0] == 1
-    assert "ProcessLostError: process 0 of 2 (number" in done[1][1]
-    assert time.monotonic() - began < 200  # its work would have taken longer
+def test_a_busy_process_ends_too_when_process_0_is_killed(ends):
+    (_, (code, said)), _, _ = ends["busy"]
+    assert code == 1
+    assert "ProcessLostError: process 0 of 2 (number" in said
 
 
 @pytest.mark.slow
-def test_an_abort_of_its_own_stays_one(met, folder, tmp_path):
-    done, _ = lost(folder, tmp_path, "abort")
-    assert done[1][0] == -signal.SIGABRT
-    assert done[0][0] == 1
-    assert "ProcessLostError: process 1 of 2 (number" in done[0][1]
+def test_an_abort_of_its_own_stays_one(ends):
+    ((code, said), (aborted, _)), _, _ = ends["abort"]
+    assert aborted == -signal.SIGABRT
+    assert code == 1
+    assert "ProcessLostError: process 1 of 2 (number" in said
 
 
 @pytest.mark.slow
