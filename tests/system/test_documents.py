@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
-import os
 import re
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -25,18 +22,31 @@ def hurried(source: str) -> str:
     return re.sub(r"max_seconds=(\d+)", lambda of: f"max_seconds={int(of[1]) // 2}", source)
 
 
-def run(source: str, folder: Path) -> str:
-    """Run a program in an interpreter of its own, in a folder of its own; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", source],
-        cwd=folder,
-        env={**os.environ, "MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+# What the interpreter executes: names of this module it cannot import.
+IN_FOLDER = """
+import contextlib, os
+os.chdir(folder)
+with open("printed.txt", "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+    exec(source, {"__name__": "__main__"})
+"""
+
+
+@pytest.fixture(scope="module")
+def run():
+    """One interpreter that runs programs one after the other, each in a folder of its own; they return what they print.
+
+    The tutorials run so where the documents are built.
+    """
+    spawned, errors = multiprocessing.get_context("spawn"), ("error", "", UserWarning)
+
+    def printed(source: str, folder: Path) -> str:
+        pool.submit(exec, IN_FOLDER, {"source": source, "folder": folder}).result()
+        return (folder / "printed.txt").read_text(encoding="utf-8")
+
+    with ProcessPoolExecutor(
+        1, spawned, initializer=warnings.filterwarnings, initargs=errors
+    ) as pool:
+        yield printed
 
 
 def blocks_of_the_readme() -> list[str]:
@@ -50,7 +60,7 @@ def fewer_rows() -> list[str]:
 HEAD = "import numpy as np\nimport vastgp\nrng = np.random.default_rng(0)\n"
 
 
-def test_the_table_of_the_readme_is_learned(tmp_path):
+def test_the_table_of_the_readme_is_learned(run, tmp_path):
     table, *_ = blocks_of_the_readme()
     check = """
 assert model.score(sales) > 0.85
@@ -65,7 +75,7 @@ np.testing.assert_array_equal(again.predict(new), model.predict(new))
     assert re.search(r"^\* +(exact|nearest)", out, re.MULTILINE), out
 
 
-def test_the_quick_start_of_the_readme_runs(tmp_path):
+def test_the_quick_start_of_the_readme_runs(run, tmp_path):
     _, quick_start, from_files, *_ = fewer_rows()
     # The second block needs the files that it names: a table and new rows without its target.
     files = """
@@ -90,7 +100,7 @@ np.testing.assert_array_equal(again, model_predictions)
     assert out.rstrip().endswith("True"), "the quick start did not converge"
 
 
-def test_the_other_likelihoods_of_the_readme_run(tmp_path):
+def test_the_other_likelihoods_of_the_readme_run(run, tmp_path):
     _, quick_start, _, others, *_ = fewer_rows()
     check = """
 assert classifier.score(X[500:], label[500:]) > 0.85
@@ -100,7 +110,7 @@ assert classifier.classes_.tolist() == ["dry", "wet"]
     run(HEAD + data + "\n" + others + check, tmp_path)
 
 
-def test_the_grid_of_the_readme_is_filled_and_its_stations_mapped(tmp_path):
+def test_the_grid_of_the_readme_is_filled_and_its_stations_mapped(run, tmp_path):
     *_, grid, stations = blocks_of_the_readme()
     check = "\nassert float(np.sqrt(((filled['mean'] - field) ** 2).mean())) < 0.06\n"
     of_map = """
@@ -116,22 +126,11 @@ def test_there_are_tutorials():
     assert TUTORIALS
 
 
-@pytest.fixture(scope="module")
-def tutorials():
-    """One interpreter that runs the tutorials one after the other, as the one that builds the documents does."""
-    spawned, errors = multiprocessing.get_context("spawn"), ("error", "", UserWarning)
-    with ProcessPoolExecutor(
-        1, spawned, initializer=warnings.filterwarnings, initargs=errors
-    ) as pool:
-        yield lambda source: pool.submit(exec, source, {"__name__": "__main__"}).result()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_runs(path, tmp_path, tutorials):
-    tutorials(f"import os\nos.chdir({str(tmp_path)!r})")
-    tutorials(hurried(path.read_text()))
-    tutorials("import matplotlib.pyplot as plt\nplt.close('all')")
+def test_a_tutorial_runs(path, tmp_path, run):
+    run(hurried(path.read_text()), tmp_path)
+    run("import matplotlib.pyplot as plt\nplt.close('all')", tmp_path)
 
 
 def test_the_readme_names_every_estimator_and_no_other():
