@@ -1,6 +1,7 @@
 """Kernels, likelihoods and options are read, set and copied by name, as scikit-learn does with what estimators hold."""
 
 import dataclasses
+import types
 from typing import Any
 
 import jax
@@ -54,6 +55,12 @@ EVERY = [
     likelihoods.Softmax(4, class_weights=[1.0, 2.0, 3.0, 4.0]),
     Options(2, Options(4)),
 ]
+
+
+@pytest.mark.parametrize("thing", EVERY[:-1], ids=lambda thing: type(thing).__name__)
+def test_methods_are_those_of_any_object(thing):
+    """A pytree of each that is looked up would be a third of the time of a fit to some hundred rows."""
+    assert type(thing.in_units) is types.MethodType and thing.in_units.__self__ is thing
 
 
 @pytest.mark.parametrize("thing", EVERY, ids=lambda thing: type(thing).__name__)

@@ -11,7 +11,7 @@ import itertools
 import operator
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -24,6 +24,11 @@ from vastgp._parameters import Parameters
 
 class Kernel(Parameters, eqx.Module):
     """A covariance function; a pytree whose leaves are all positive hyperparameters."""
+
+    if not TYPE_CHECKING:
+        # Equinox makes a pytree of a method each time that it is looked up, for compiled functions that are given one.
+        # None is here, and it was a third of the time of a fit to some hundred rows.
+        __getattribute__ = object.__getattribute__
 
     @abc.abstractmethod
     def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:

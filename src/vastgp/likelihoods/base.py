@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -71,6 +71,10 @@ class Likelihood(Parameters, eqx.Module):
     A subclass gives `log_prob`, `log_density`, the predictive moments and `median`. For what has no closed form it has
     ``points`` and `feature` and inherits quadrature (`vastgp.likelihoods.quadrature`).
     """
+
+    if not TYPE_CHECKING:
+        # as kernels have it: methods are no pytrees
+        __getattribute__ = object.__getattribute__
 
     name: ClassVar[str]
     """Name for users and files."""
