@@ -152,7 +152,7 @@ def test_counts_have_distributions_of_counts():
     generator = np.random.default_rng(0)
     X = generator.uniform(-2, 2, size=(150, 1))
     y = generator.poisson(np.exp(X[:, 0]))
-    model = GPRegressor(max_seconds=30).fit(X, y)
+    model = GPRegressor(max_work=1500).fit(X, y)
     assert model.leaderboard_[0].method.startswith(("tsvgp, poisson", "tsvgp, negative"))
     ends = model.predict_interval(X)
     np.testing.assert_array_equal(ends, np.round(ends))
@@ -198,7 +198,7 @@ def test_another_encoder_may_take_the_place_of_ours(table, tmp_path):
 
 
 def test_in_searches_and_cross_validation(table):
-    model = GPRegressor(**QUICK)
+    model = GPRegressor(method="exact", max_work=600)
     scores = cross_val_score(model, table.drop(columns="price"), table.price, cv=2)
     assert scores.min() > 0.3
     search = GridSearchCV(model, {"calibrate": [None, "scale"]}, cv=2).fit(
