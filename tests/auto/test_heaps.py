@@ -23,7 +23,7 @@ from vastgp.auto.warps import Log, Own
 from vastgp.kernels import RBF
 from vastgp.likelihoods import StudentT
 
-WORK = {"method": "qsgp", "likelihood": "two-part", "max_work": 12_000}
+WORK = {"method": "qsgp", "likelihood": "two-part", "max_work": 6000}
 
 
 def claims(n, seed=0, slope=2.0):
