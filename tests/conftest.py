@@ -186,9 +186,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
 
 # Files of a minute and more, few tests in each: begun last, they would leave all other processes without work.
 _FIRST = [
+    "system/test_processes.py",
     "system/test_documents.py",
     "methods/reweighted/test_classifier.py",
     "auto/test_front_door.py",
+    "auto/test_heaps.py",
     "estimators/test_sklearn_checks.py",
     "auto/test_front_door_checks.py",
     "test_extending.py",
