@@ -315,6 +315,7 @@ def test_where_there_is_no_time_for_all_rows_some_judge(monkeypatch):
     given = {"max_seconds": 100.0, "hyperparameters": Learn(rows=300)}
     model = ExactGPRegressor("rbf", dtype="float32", **given).fit(X, y)
     assert set(model.scores_) == {"own", "linear", "subset"} and model.answer_ == "own"
+    assert "1024 random rows of 2470" in model.stop_reason_  # a twentieth is kept out
     known = model.posterior_.X * model.standardizer_.x_scale + model.standardizer_.x_mean
     seen = model.conditioned_rows_
     np.testing.assert_allclose(np.sort(known[:, 0]), np.sort(X[seen, 0]), rtol=1e-9, atol=1e-12)
