@@ -32,7 +32,7 @@ _MOST_HALVINGS = 6
 # the steps has two thirds of them (Shamir and Zhang 2013).
 _LATE = 3.0
 # What failed, by its number in the record of an iteration.
-FAILED = (None, "E-step", "M-step", "step of Adam")
+FAILED = (None, "an E-step", "an M-step", "a step of Adam")
 _E, _M, _ADAM = 1, 2, 3
 
 

@@ -230,7 +230,7 @@ class Trainer:
         failed = records.failed[records.failed > 0]
         if len(failed):
             raise FloatingPointError(
-                f"an {FAILED[failed[0]]} gave no finite posterior, however short it was made, in {self.dtype}. Raise "
+                f"{FAILED[failed[0]]} gave no finite posterior, however short it was made, in {self.dtype}. Raise "
                 "jitter or noise_floor, lower the rate of learning, or set dtype='float64'."
             )
         told = mean_and_error(records.objective) | {"damped": float(state.damped)}
