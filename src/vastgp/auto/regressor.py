@@ -19,6 +19,7 @@ from vastgp.auto.calibration import (
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
 from vastgp.auto.counts import are_counts, scatter_as_counts
 from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
+from vastgp.auto.heaps import TWO_PART
 from vastgp.auto.messages import warn_of_index
 from vastgp.auto.predictions import Predictions
 from vastgp.auto.reading_targets import numbers_and_name
@@ -166,7 +167,7 @@ class GPRegressor(Predictions):
         ValueError
             For what cannot be used; the message names the column or argument, what it held and what to do.
         """
-        if not isinstance(self.likelihood, str) or self.likelihood != "auto":
+        if not isinstance(self.likelihood, str) or self.likelihood not in ("auto", TWO_PART):
             chosen_likelihood(self.likelihood, type(self).__name__, several=True)
         if exposure is not None:
             refuse_noise(noise_std, sample_weight)
