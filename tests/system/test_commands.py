@@ -254,10 +254,10 @@ def test_columns_with_commas_in_their_names_stand_in_quotes(run, files, tmp_path
     assert 'where a name with a comma stands in double quotes: "depth, m".' in said
     said = run(*refused, "--exclude", '"depth, m', code=2).err
     assert "--exclude '\"depth, m': a double quote that begins a name has none that ends it" in said
-    # what is advised is what an option takes
+    # what is advised is what an option takes, in the quotes of a shell
     text = table.assign(temperature=1.0, note="text").rename(columns={"note": 'a "note", long'})
     text.to_csv(data, index=False)
-    assert '--exclude "a ""note"", long".' in run(*refused, code=2).err
+    assert '--exclude \'"a ""note"", long"\'.' in run(*refused, code=2).err
     assert pair_of("--space", '"lat, deg",lon') == ("lat, deg", "lon")
 
 

@@ -294,7 +294,7 @@ def test_what_fills_up_the_rows_of_a_step_is_in_no_sum(classes):
     with precision("float64"):
         target = LatentPosterior(OrthogonalPrior.make(data.rank, 1.0), data, learns_noise=False)
         labels = Signs() if classes == 2 else Largest(3)
-        steps = LatentSteps(target, MALA(2, 25, 25), 0, latent, labels)
+        steps = LatentSteps(target, MALA(2, 25, 25, thin=1), 0, latent, labels)
         assert steps.rows_per_step == 20
         state = steps.start(np.zeros((2, data.rank)), np.ones(data.rank))
         before = state.latent[0].copy()

@@ -73,7 +73,7 @@ def test_a_step_that_leaves_no_posterior_is_halved_and_counted():
     assert float(record.objective) == 1.5 / 4 and float(state.q[0]) == 1 / 4
     assert int(state.damped) == 2 and int(state.e_steps) == 1 and int(record.failed) == 0
     _, record = tried(0.0)
-    assert FAILED[int(record.failed)] == "M-step"
+    assert FAILED[int(record.failed)] == "an M-step"
 
 
 def test_when_no_length_helps_the_message_says_what_to_do():
