@@ -14,7 +14,7 @@ import pytest
 import vastgp
 from vastgp.auto import TableEncoder
 from vastgp.auto.values import level_text
-from vastgp.auto.zones import moved, wall_clock, zone_of
+from vastgp.auto.zones import SEVERAL, common_zone, moved, wall_clock, zone_of
 
 _BIG = 2**53
 
@@ -64,6 +64,8 @@ def test_clocks_are_set_by_the_zone_and_its_summer():
     winter = np.datetime64("2024-01-01T12:00")
     assert moved(winter, "+03:00", "Europe/Berlin") == np.datetime64("2024-01-01T10:00")
     assert zone_of("nowhere/at-all") is None
+    assert common_zone(["Etc/UTC", "Z", None, "+00:00", "Zulu", "GMT"]) == "UTC"
+    assert common_zone(["Etc/GMT+5", "-05:00", "Z"]) == SEVERAL
     assert moved(winter, "Z", "nowhere/at-all") == winter
 
 

@@ -13,13 +13,14 @@ import numpy as np
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)?")
 # In place of a zone: moments by the clocks of more than one, such as those of summer and of winter.
 SEVERAL = "several zones"
-_UNIVERSAL = {"Z", "UTC", "GMT", "utc"}
+# Universal time by all its names, of which files of zones have links to one another.
+_UNIVERSAL = {"Z", "utc", *("UTC", "GMT", "UCT", "Zulu", "Universal", "Greenwich", "GMT0", "GMT+0", "GMT-0")}
 
 
 @functools.cache
 def zone_of(name: str) -> datetime.tzinfo | None:
     """Return a time zone by its name or its offset, such as "Europe/Oslo", "UTC" and "+01:00"; None of any other."""
-    if name in _UNIVERSAL:
+    if name.removeprefix("Etc/") in _UNIVERSAL:
         return datetime.UTC
     match = _OFFSET.fullmatch(name)
     if match is not None:
