@@ -164,7 +164,8 @@ def make_coordinate(
             raise ValueError(
                 f"coordinate {name!r} holds {type(labels[0]).__name__} objects. Expected numbers, times, or strings "
                 "that name outputs: unstack stacked dimensions (array.unstack()) or give their names one kernel "
-                "(kernels={('lat', 'lon'): ...}), and make times of periods (index.to_timestamp())."
+                "(kernels={('lat', 'lon'): ...}), make times of periods (index.to_timestamp()) and of times that have "
+                "a zone (index.tz_convert(None)), and numbers of objects (index.astype(float))."
             )
         if len(set(labels)) < len(labels):
             again = next(label for label in labels if labels.count(label) > 1)

@@ -371,6 +371,11 @@ def test_objects_are_no_outputs(field):
     months = plain.assign_coords(time=pd.period_range("2000-01", periods=10, freq="M"))
     with pytest.raises(ValueError, match=r"'time' holds Period objects.*index.to_timestamp\(\)"):
         GridGP(**OPTIONS).fit(months)
+    moments = plain.assign_coords(time=pd.date_range("2000", periods=10, tz="Europe/Oslo"))
+    with pytest.raises(ValueError, match=r"'time' holds datetime objects.*index.tz_convert\(None\)"):
+        GridGP(**OPTIONS).fit(moments)
+    universal = moments.assign_coords(time=moments.indexes["time"].tz_convert(None))
+    assert GridGP(**OPTIONS).fit(universal).predict()["mean"].sizes == plain.sizes
     # coordinates along a stacked dimension are a group
     points = plain.stack(cell=("time", "lat")).reset_index("cell")
     points = points.assign_coords(day=("cell", points.time.dt.dayofyear.values)).drop_vars("time")
