@@ -13,7 +13,7 @@ from vastgp.solvers.preconditioners import (
     balanced_preconditioner,
     dense_preconditioner,
     landmark_factor,
-    leading_directions,
+    leading_eigenvectors,
     low_rank_preconditioner,
     sketch_factor,
 )
@@ -104,7 +104,7 @@ def test_leading_directions_and_the_sketch_of_them(problem):
     """The sketch of a matrix whose rank is that of the directions is the matrix."""
     kernel, X, _, _ = problem
     factor = landmark_factor(kernel, 2.0, X, X[np.arange(40)])
-    directions = leading_directions(factor, 12, seed=0)
+    directions = leading_eigenvectors(factor, 12, seed=0)
     np.testing.assert_allclose(directions @ directions.T, np.eye(12), atol=1e-12)
     # nearly all that twelve directions can hold of the trace
     best = np.sort(np.linalg.eigvalsh(factor.T @ factor))[-12:].sum()
@@ -118,7 +118,7 @@ def test_leading_directions_and_the_sketch_of_them(problem):
 def test_balancing_is_exact_on_its_directions_symmetric_and_positive(problem):
     kernel, X, _, K = problem
     A = K + 0.1 * np.eye(80)
-    directions = leading_directions(landmark_factor(kernel, 2.0, X, X[np.arange(40)]), 10, seed=0)
+    directions = leading_eigenvectors(landmark_factor(kernel, 2.0, X, X[np.arange(40)]), 10, seed=0)
     inner = low_rank_preconditioner(landmark_factor(kernel, 2.0, X, X[np.arange(20)]), 2.0, 0.1)
     inverse = balanced_preconditioner(inner, directions, directions @ K, 0.1)
     np.testing.assert_allclose(inverse(jnp.asarray(directions @ A)), directions, atol=1e-10)

@@ -14,7 +14,11 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)?")
 # In place of a zone: moments by the clocks of more than one, such as those of summer and of winter.
 SEVERAL = "several zones"
 # Universal time by all its names, of which files of zones have links to one another.
-_UNIVERSAL = {"Z", "utc", *("UTC", "GMT", "UCT", "Zulu", "Universal", "Greenwich", "GMT0", "GMT+0", "GMT-0")}
+_UNIVERSAL = {
+    "Z",
+    "utc",
+    *("UTC", "GMT", "UCT", "Zulu", "Universal", "Greenwich", "GMT0", "GMT+0", "GMT-0"),
+}
 
 
 @functools.cache

@@ -344,7 +344,7 @@ def low_rank_parts(
     return factor.T, root, inner.astype("float64" if wide_vectors else dtype)
 
 
-def leading_directions(factor: np.ndarray, count: int, seed: int) -> np.ndarray:
+def leading_eigenvectors(factor: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Return orthonormal rows, shape (count, n), near the leading eigenvectors of ``U^T U``: subspace iteration."""
     directions = np.random.default_rng(seed).standard_normal((factor.shape[1], count))
     directions = directions.astype(factor.dtype)

@@ -18,7 +18,7 @@ from vastgp.solvers.preconditioners import (
     Preconditioner,
     balanced_preconditioner,
     landmark_factor,
-    leading_directions,
+    leading_eigenvectors,
     low_rank_preconditioner,
     sketch_factor,
 )
@@ -89,7 +89,7 @@ def low_rank_of_rows(
     if mismatch <= _MOST_MISMATCH or count == 0:
         return low_rank_preconditioner(make(landmarks), neighbours, noise_variance)
     few = make(landmarks[: 8 * count])
-    directions = leading_directions(few, count, int(generator.integers(2**31)))
+    directions = leading_eigenvectors(few, count, int(generator.integers(2**31)))
     del few
     image = np.asarray(gram(jax.device_put(directions)))
     sketch = sketch_factor(directions, image)

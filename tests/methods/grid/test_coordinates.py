@@ -372,7 +372,9 @@ def test_objects_are_no_outputs(field):
     with pytest.raises(ValueError, match=r"'time' holds Period objects.*index.to_timestamp\(\)"):
         GridGP(**OPTIONS).fit(months)
     moments = plain.assign_coords(time=pd.date_range("2000", periods=10, tz="Europe/Oslo"))
-    with pytest.raises(ValueError, match=r"'time' holds datetime objects.*index.tz_convert\(None\)"):
+    with pytest.raises(
+        ValueError, match=r"'time' holds datetime objects.*index.tz_convert\(None\)"
+    ):
         GridGP(**OPTIONS).fit(moments)
     universal = moments.assign_coords(time=moments.indexes["time"].tz_convert(None))
     assert GridGP(**OPTIONS).fit(universal).predict()["mean"].sizes == plain.sizes
