@@ -19,6 +19,7 @@ from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.fitted import FittedFrontDoor
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs, as_new, names_of_inputs
+from vastgp.auto.many_rows import affordable
 from vastgp.auto.race import board_of, rows_seen, run_alone, run_race
 from vastgp.auto.reading_targets import check_rows, check_values
 from vastgp.auto.report.kept import (
@@ -158,8 +159,14 @@ class FrontDoor(FittedFrontDoor):
         present = np.flatnonzero(counts)
         encoder = self._encoder_asked()
         inputs = Inputs.of(X, encoder, self.target_name_, present, for_encoder, len(targets))
+        classes = targets[present] if self._classes else None
+        inputs = affordable(inputs, classes, self._seconds, seed)
+        taken = inputs.in_table()
+        self.n_rows_left_out_ = len(present) - len(taken)
+        counts[:] = False
+        counts[taken] = True
         targets = own_noise.of_targets(targets, counts)
-        self._look_at(targets, present, own_noise)
+        self._look_at(targets, taken, own_noise)
         self.target_range_ = _extremes(targets)
         check_values(observations.targets(targets), self.target_range_, self.target_name_)
         budget = self._seconds
@@ -303,7 +310,7 @@ class FrontDoor(FittedFrontDoor):
         self, judged: Judged, y: np.ndarray, inputs: Inputs, track: Track
     ) -> dict[str, np.ndarray]:
         """Return what is kept of the held-out rows; of those that are the last, which were forecast together."""
-        found = judged.to_arrays(y, inputs.present[track.order], HELD_OUT_KEPT)
+        found = judged.to_arrays(y, inputs.in_table(track.order), HELD_OUT_KEPT)
         if judged.found:
             found |= zip(
                 ("low", "high"), self._intervals_of(judged)[:, :HELD_OUT_KEPT], strict=True

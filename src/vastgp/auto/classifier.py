@@ -67,7 +67,7 @@ class GPClassifier(ClassifierMixin, FrontDoor):
     ----------
     classes_ : ndarray of shape (C,)
         The labels, sorted.
-    model_, leaderboard_, encoder_, encoding_, calibration_, importance_, support_, n_rows_dropped_
+    model_, leaderboard_, encoder_, encoding_, calibration_, importance_, support_, n_rows_dropped_, n_rows_left_out_
         As in `GPRegressor`.
     kernel_, likelihood_, converged_, stop_reason_, n_iter_, history_, fit_seconds_
         Of the winner.

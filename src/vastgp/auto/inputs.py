@@ -14,9 +14,10 @@ from sklearn.utils import _safe_indexing
 
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.series import Times
-from vastgp.auto.source import Source, names_of_array, open_source
+from vastgp.auto.source import Source, block_rows, names_of_array, open_source
 from vastgp.auto.values import Values
 from vastgp.data import Repetitions, Rows, column_names, validate
+from vastgp.data.tables import LateTextError
 
 Groups = Sequence[Sequence[int]]
 # Places of training and of held-out rows.
@@ -52,6 +53,8 @@ class Inputs:
     num_columns : int
     raw : Source
         The columns as they are, whatever the encoder.
+    numbers : ndarray of int or None
+        Numbers in the table of the source's rows, where these are some of it.
     """
 
     source: Any
@@ -62,6 +65,7 @@ class Inputs:
     names: list[str] | None
     num_columns: int
     raw: Source | None = None
+    numbers: np.ndarray | None = None
     encoder_of_whole: Any = None
     folds: int = 0
     _whole: np.ndarray | None = None
@@ -104,6 +108,26 @@ class Inputs:
             source if ours else _frame_of(X, names if source.named else None), made, present, target, means_of,
             names if source.named else None, len(names), source,
         )  # fmt: skip
+
+    def of_some(self, places: np.ndarray) -> Inputs:
+        """Return the inputs of some rows alone, by their places, ascending: read once, and kept as they are.
+
+        Nothing may have been encoded yet.
+        """
+        rows = self.present[places]
+        assert self.raw is not None
+        raw = held(self.raw, rows, self.target)
+        ours = isinstance(self.source, Source)
+        return dataclasses.replace(
+            self, source=raw if ours else self._part(rows), raw=raw, present=np.arange(len(rows)),
+            means_of=None if self.means_of is None else self.means_of[rows],
+            numbers=rows if self.numbers is None else self.numbers[rows],
+        )  # fmt: skip
+
+    def in_table(self, places: Any = slice(None)) -> np.ndarray:
+        """Return the numbers in the table of rows by their places; of all that there are."""
+        rows = self.present[places]
+        return rows if self.numbers is None else self.numbers[rows]
 
     def fold(
         self, number: int, training: np.ndarray, held_out: np.ndarray, targets: np.ndarray
@@ -182,6 +206,10 @@ class Inputs:
         """Return the training rows of a fold that has been encoded."""
         return self._of_folds[number][0]
 
+    def encoded_alone(self, places: np.ndarray) -> np.ndarray:
+        """Return rows by their places, ascending, as an encoder of these alone makes them; nothing is kept."""
+        return self._fit(self.present[places])[1]
+
     def _encoded_whole(self) -> tuple[Any, np.ndarray]:
         """Return the encoder of all rows and what it made of them, which is kept: it takes a pass over the table."""
         if self._whole is None:
@@ -251,9 +279,56 @@ def part_of(source: Source, rows: np.ndarray) -> Source:
             if len(here) == count:
                 yield block
             elif len(here):
-                yield [dataclasses.replace(values, data=values.data[here]) for values in block]
+                yield [values.of_rows(here) for values in block]
+            if end == len(rows):
+                return
 
     return dataclasses.replace(source, num_rows=len(rows), read=read, table=None)
+
+
+def held(source: Source, rows: np.ndarray, target: str | None) -> Source:
+    """Return some rows of a source, read now and kept: a file with very many others is not read again for them.
+
+    Parameters
+    ----------
+    source : Source
+    rows : ndarray of int
+        Their numbers, ascending.
+    target : str or None
+        A column that is not kept, nor are those that nothing can be made of.
+    """
+    part = part_of(source, rows)
+    names = [name for name in source.names if name != target and name not in source.refused]
+    size = block_rows(len(names))
+
+    def columns(wanted: Sequence[str], zones: Mapping[str, str]) -> list[list[Values]]:
+        while True:
+            try:
+                return list(part.read(wanted, size, zones))
+            except LateTextError:  # it is text now, all of it
+                continue
+
+    kept = columns(names, {})
+    place = {name: j for j, name in enumerate(names)}
+
+    def read(wanted: Sequence[str], most: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        # moments by the clocks of another zone than their own
+        moved = {
+            name: [block[0] for block in columns([name], zones)]
+            for name in wanted
+            if name in zones and any(zones[name] != block[place[name]].zone for block in kept)
+        }
+        for number, block in enumerate(kept):
+            found = [
+                moved[name][number] if name in moved else block[place[name]] for name in wanted
+            ]
+            for start in range(0, len(found[0]), most):
+                if len(found[0]) <= most:
+                    yield found
+                else:
+                    yield [values.of_rows(slice(start, start + most)) for values in found]
+
+    return dataclasses.replace(part, read=read)
 
 
 def encode_new(model: Any, X: Any) -> np.ndarray:

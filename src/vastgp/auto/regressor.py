@@ -102,6 +102,9 @@ class GPRegressor(Predictions):
         What the training rows cover, see `outside` and `drift`.
     n_rows_dropped_ : int
         Rows without a target.
+    n_rows_left_out_ : int
+        Rows with one that had no part in the fit: of more than the budget, or the memory, is for it takes some at
+        random, see `vastgp.auto.many_rows`.
     heap_ : Heap or None
         Values that many rows have exactly, with their numbers of rows, where the target is modelled in two parts.
     at_heap_ : GPClassifier or None

@@ -58,6 +58,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
     held_out_: dict[str, np.ndarray]
     kept_: Kept
     n_rows_dropped_: int
+    n_rows_left_out_: int
     target_range_: tuple[float, float]
     # whether held-out rows are the last in time, None where rows have no time; and whether inputs are dates alone
     _in_time: bool | None = None
@@ -254,6 +255,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
                 "target_name": self.target_name_,
                 "target_range": self.target_range_,
                 "rows_dropped": self.n_rows_dropped_,
+                "rows_left_out": self.n_rows_left_out_,
                 "fit_seconds": self.fit_seconds_,
                 "kept": kept,
                 "model": header,
@@ -291,6 +293,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
         model.n_features_in_, model.target_name_ = header["n_features_in"], header["target_name"]
         model.target_range_ = tuple(header["target_range"])
         model.n_rows_dropped_, model.fit_seconds_ = header["rows_dropped"], header["fit_seconds"]
+        model.n_rows_left_out_ = header.get("rows_left_out", 0)
         model._in_time = header.get("in_time")
         model._read_more(header)
         model.leaderboard_ = Leaderboard.from_dicts(

@@ -42,6 +42,11 @@ def names_of_array(columns: int) -> list[str]:
     return [f"x{j}" for j in range(columns)]
 
 
+def block_rows(columns: int) -> int:
+    """Return the rows of a block of so many columns, where nobody asks for others."""
+    return max(256, min(65_536, BLOCK_BYTES // (8 * max(1, columns))))
+
+
 @dataclass
 class Source:
     """Rows with columns of any types.
@@ -98,7 +103,7 @@ class Source:
                 "made. Convert it to numbers, text, dates or categories, or leave it out: drop the column, or give its "
                 "name to TableEncoder.fit as exclude."
             )
-        limit = max(256, min(65_536, BLOCK_BYTES // (8 * max(1, len(columns)))))
+        limit = block_rows(len(columns))
         done, reading = 0, True
         while reading:
             first, reading = 0, False

@@ -163,6 +163,7 @@ class TwoParts(SeveralTargets):
         which.classes_, which.target_name_ = self.heap_.labels, self.target_name_
         which.target_range_ = (0.0, float(len(self.heap_.values)))
         which.n_rows_dropped_ = self.n_rows_dropped_
+        which.n_rows_left_out_ = self.n_rows_left_out_
         return which
 
     @property

@@ -8,6 +8,7 @@ in another, so text is parsed where that is asked for (`vastgp.auto.written`).
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import numbers
@@ -62,6 +63,17 @@ class Values:
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def of_rows(self, rows: Any) -> Values:
+        """Return some of the values, by their places; of text with the levels that these have, if it declares none."""
+        data = self.data[rows]
+        if self.form != "text" or self.declared:
+            return dataclasses.replace(self, data=data)
+        used = np.unique(data[data >= 0])
+        places = np.full(len(self.levels) + 1, -1)  # the last is that of a missing value
+        places[used] = np.arange(len(used))
+        levels = [self.levels[number] for number in used]
+        return dataclasses.replace(self, data=places[data], levels=levels)
 
     def shown(self, row: int) -> str:
         """Return one value as messages show it."""

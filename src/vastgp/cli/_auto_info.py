@@ -19,8 +19,8 @@ def summary(model: Any) -> dict[str, Any]:
     dict
         ``method``, ``target``, ``exposure`` (of counts, None without), ``heap`` (None without: its values, rows
         at each, in words, and the leaderboard of what tells which rows these are), ``classes`` (None of numbers),
-        ``features``, ``training_rows``, ``rows_dropped``
-        (without a target), ``target_scale``, ``encoding`` (one dict a column), ``leaderboard`` (one dict a model, the
+        ``features``, ``training_rows``, ``rows_dropped`` (without a target), ``rows_left_out`` (beyond what there was
+        time or memory for), ``target_scale``, ``encoding`` (one dict a column), ``leaderboard`` (one dict a model, the
         winner first), ``scores_of`` (in words where not plain), ``weights`` (of the models that the answer is an
         average of), ``calibration`` (in words),
         ``calibration_record`` (coverage on held-out rows, None of classes), ``winner`` (that of most weight, see
@@ -50,6 +50,7 @@ def summary(model: Any) -> dict[str, Any]:
         "features": feature_names(model),
         "training_rows": inner["training_rows"],
         "rows_dropped": int(model.n_rows_dropped_),
+        "rows_left_out": int(model.n_rows_left_out_),
         "target_scale": model.warp_.name,
         "encoding": [
             {
@@ -187,6 +188,11 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, ...]]:
         rows.append(("exposure", _exposure(found["exposure"])))
     if found["rows_dropped"]:
         rows.append(("left out", f"{plural(found['rows_dropped'], 'row')} without a target"))
+    if found["rows_left_out"]:
+        beyond = plural(found["rows_left_out"], "row")
+        rows.append(
+            ("left out", f"{beyond}, at random: beyond what --max-seconds or the memory is for")
+        )
     for name, scale in found["lengthscales_km"].items():
         rows.append(("place", f"{name}: lengthscale {number(scale, 3)} km"))
     rows.append(("kernel", " with ".join(part["name"] for part in winner["components"]) or "none"))

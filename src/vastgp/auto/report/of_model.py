@@ -23,7 +23,12 @@ from vastgp.auto.report.html import number, percent, shortened
 from vastgp.auto.report.next_steps import advice, calibration_of
 from vastgp.auto.report.places import cell, grouped
 from vastgp.auto.report.rows import About, bounded, given_rows, held_out_rows
-from vastgp.auto.report.words import ending_in_words, heap_in_words, model_in_words
+from vastgp.auto.report.words import (
+    ending_in_words,
+    heap_in_words,
+    left_out_in_words,
+    model_in_words,
+)
 from vastgp.auto.report.write import write_report
 from vastgp.data.whole_files import place_of
 from vastgp.estimators.arguments import seed_from
@@ -234,9 +239,7 @@ def _columns(model: Any) -> list[tuple[str, str, str]]:
 
 def _notes(model: Any, about: About) -> list[str]:
     found = [_classes_in_words(model)] if model._classes else []
-    if model.n_rows_dropped_:
-        found.append(f"{model.n_rows_dropped_:,} rows without a target were left out of the fit.")
-    found += heap_in_words(model)
+    found += left_out_in_words(model) + heap_in_words(model)
     exposure = getattr(model, "exposure_", None)
     if exposure is not None:
         found.append(exposure.in_words())

@@ -88,6 +88,19 @@ def heap_in_words(model: Any) -> list[str]:
     return [] if heap is None else [heap.in_words(model.target_name_ or "the target")]
 
 
+def left_out_in_words(model: Any) -> list[str]:
+    """Return which rows had no part in a fit, a sentence each; nothing where all had one."""
+    found = []
+    if model.n_rows_dropped_:
+        found.append(f"{model.n_rows_dropped_:,} rows without a target were left out of the fit.")
+    if model.n_rows_left_out_:
+        found.append(
+            f"{model.kept_.rows:,} rows chosen at random stand for all: for the other {model.n_rows_left_out_:,} there "
+            "was no time (max_seconds), or no memory."
+        )
+    return found
+
+
 def _what(model: Any) -> str:
     what = (type(model).__doc__ or "").strip().splitlines()[:1]
     return f"{type(model).__name__}: {what[0].rstrip('.')}." if what else type(model).__name__

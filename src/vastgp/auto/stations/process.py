@@ -57,7 +57,7 @@ class PlaceProcess(GPRegressor):
     _stations: np.ndarray
 
     def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
-        stations = self._stations[inputs.present]
+        stations = self._stations[inputs.in_table()]
         few = n < _LEAST_ROWS or len(np.unique(stations)) < _LEAST_STATIONS
         if few or isinstance(self._asked.get("hyperparameters"), Fixed):
             return []

@@ -1,0 +1,104 @@
+"""Tables of more rows than the budget or the memory is for: rows at random stand for all.
+
+A front door holds its encoded table, and what models make of it, in memory, and finding out what columns are and
+encoding them takes time in proportion to the rows. Where that is more than there is, the rows beyond gain nothing: 5
+million rows of text, dates and numbers were encoded for the whole of 60 seconds, and a thousand of them were fitted in
+what was left.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from vastgp._memory import available_bytes
+from vastgp.auto.inputs import Inputs
+
+# Tables of up to so many rows are taken whole: they are read and encoded within a second or two.
+_TAKEN_WHOLE = 50_000
+# Rows by which it is measured what encoding takes, after a few by which modules are loaded.
+_TRIAL, _FIRST = 10_000, 500
+# A race encodes its rows twice, and as much time again goes into looking for repeated rows and for gaps; of the budget
+# all of that may have a sixth.
+_TIMES_ENCODED, _SHARE = 3.5, 0.17
+# For each second of the budget: rows that are read to choose from, and numbers of the encoded table.
+_MOST_A_SECOND, _NUMBERS_A_SECOND = 25_000, 400_000
+# Copies of the encoded table that exist at once (of all rows, of a fold, of rows that are compared, of a model's own),
+# the share of the free memory that they may have, and that of the columns as they are read.
+_COPIES, _SHARE_OF_MEMORY, _SHARE_OF_COLUMNS = 4, 0.5, 0.1
+# Rows of each class that are taken, where there are as many.
+_OF_A_CLASS = 20
+_PURPOSE = 7  # of random numbers
+
+
+def affordable(
+    inputs: Inputs, classes: np.ndarray | None, seconds: float | None, seed: int
+) -> Inputs:
+    """Return the inputs of as many rows as the budget and the memory are for; of all where they are for all.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        Opened, with nothing encoded.
+    classes : ndarray of shape (n,), optional
+        Of the rows: some of each are taken.
+    seconds : float or None
+        Of the whole fit; None: as long as it takes.
+    seed : int
+
+    Notes
+    -----
+    The rows are a uniform sample, but for rare classes, in the order of the table. What encoding one takes, in seconds
+    and in bytes, is measured on some of them.
+    """
+    n = len(inputs.present)
+    if n <= _TAKEN_WHOLE:
+        return inputs
+    generator = np.random.default_rng([seed, _PURPOSE])
+    free = available_bytes() or np.inf
+    most = _SHARE_OF_COLUMNS * free / (8 * max(inputs.num_columns, 1))
+    if seconds is not None:
+        most = min(most, _MOST_A_SECOND * seconds)
+    inputs, classes = _at_most(most, inputs, classes, generator)
+    each = _cost_of_a_row(inputs, generator)
+    if each is None:
+        return inputs
+    most = _SHARE_OF_MEMORY * free / (_COPIES * 8 * each[1])
+    if seconds is not None:
+        in_time = min(_SHARE / (_TIMES_ENCODED * each[0]), _NUMBERS_A_SECOND / each[1])
+        most = min(most, in_time * seconds)
+    return _at_most(most, inputs, classes, generator)[0]
+
+
+def _at_most(
+    most: float, inputs: Inputs, classes: np.ndarray | None, generator: np.random.Generator
+) -> tuple[Inputs, np.ndarray | None]:
+    """Return the inputs of so many rows chosen at random, and their classes; no fewer than are taken anyway."""
+    n = len(inputs.present)
+    count = max(int(min(most, n)), _TAKEN_WHOLE)
+    if count >= n:
+        return inputs, classes
+    chosen = np.zeros(n, dtype=bool)
+    chosen[generator.choice(n, count, replace=False, shuffle=False)] = True
+    if classes is not None:
+        for one in np.unique(classes):
+            others = np.flatnonzero((classes == one) & ~chosen)
+            few = _OF_A_CLASS - int(np.sum(chosen[classes == one]))
+            if few > 0:
+                chosen[generator.permutation(others)[:few]] = True
+    places = np.flatnonzero(chosen)
+    return inputs.of_some(places), None if classes is None else classes[places]
+
+
+def _cost_of_a_row(inputs: Inputs, generator: np.random.Generator) -> tuple[float, int] | None:
+    """Return the seconds that encoding a row takes, and its numbers; None where some rows alone cannot be encoded."""
+    # one after another, as all are in the end: rows picked out of many blocks take longer
+    first = int(generator.integers(len(inputs.present) - _TRIAL))
+    try:
+        inputs.encoded_alone(np.arange(first, first + _FIRST))
+        began = time.perf_counter()
+        matrix = inputs.encoded_alone(np.arange(first, first + _TRIAL))
+    except ValueError:
+        return None  # of all rows it says why
+    return (time.perf_counter() - began) / len(matrix), max(matrix.shape[1], 1)
