@@ -88,3 +88,47 @@ def test_labels_that_tell_nothing_are_passed_over():
     pairs = pd.MultiIndex.from_product([["a", "b"], [1, 2, 3]])
     with pytest.warns(UserWarning, match=r"is labelled \('a', 1\)"):
         warn_of_other_order(X.set_axis(pairs), y.set_axis(pairs[::-1]), "y")
+
+
+def of_categories(labels, categories="abcdef"):
+    return pd.CategoricalIndex(list(labels), categories=list(categories))
+
+
+@pytest.mark.filterwarnings("error")
+def test_labels_in_other_types_are_compared_as_labels():
+    days = pd.date_range("2020-01-01", periods=6, tz="UTC")
+    pairs = pd.MultiIndex.from_product([["a", "b"], [1, 2, 3]])
+    swapped = [0, 2, 1, 3, 4, 5]
+    gap, late = pd.Index([pd.NA, 0, 1, 2, 3, 4], dtype="Int64"), pd.DatetimeIndex([None, *days[:5]])
+    for ours, theirs, row, label in (
+        (of_categories("abcdef"), of_categories("fedcba", "abcdefg"), 0, "a"),
+        (of_categories("abcdef"), pd.Index(list("fedcba")), 0, "a"),
+        (days, days.tz_convert("Europe/Oslo")[::-1], 0, "2020-01-01 00:00:00"),
+        (days.tz_localize(None), pd.Index(list(days[::-1].date)), 0, "2020-01-01"),
+        (pairs, pairs[::-1].to_flat_index(), 0, r"\('a', 1\)"),
+        (pd.Index([np.nan, 0, 1, 2, 3, 4]), pd.Index([np.nan, 1, 0, 2, 3, 4]), 1, "0.0"),
+        (gap, gap[swapped], 1, "0"),
+        (late, late[swapped], 1, "2020-01-01 00:00:00"),
+    ):
+        X, y = pd.DataFrame({"a": np.arange(6)}, index=ours), pd.Series(np.arange(6), index=theirs)
+        with pytest.warns(UserWarning, match=f"row {row} of X .* is labelled {label}"):
+            warn_of_other_order(X, y, "y")
+
+
+@pytest.mark.filterwarnings("error")
+def test_labels_in_the_same_order_or_that_cannot_be_compared_end_no_fit():
+    days = pd.date_range("2020-01-01", periods=6, tz="UTC")
+    pairs = pd.MultiIndex.from_product([["a", "b"], [1, 2, 3]])
+    lists = pd.Index([[i] for i in range(6)], dtype=object)
+    for ours, theirs in (
+        (of_categories("abcdef"), of_categories("abcdef", "gfedcba")),
+        (days, days.tz_convert("Europe/Oslo")),
+        (pd.RangeIndex(6), pairs),
+        (pairs, pd.RangeIndex(6)),
+        (pairs, pd.MultiIndex.from_tuples([(*pair, 0) for pair in pairs[::-1]])),
+        (pd.interval_range(0, 6), pd.RangeIndex(6)),
+        (lists, lists[::-1]),
+    ):
+        X, y = pd.DataFrame({"a": np.arange(6)}, index=ours), pd.Series(np.arange(6), index=theirs)
+        warn_of_other_order(X, y, "y")
+        warn_of_other_order(X, X["a"].set_axis(theirs).to_frame(), "sample_weight")

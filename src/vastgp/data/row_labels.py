@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+
+import numpy as np
 
 from vastgp._warn import warn
 from vastgp.data.tables import Table, text_of_name
@@ -28,15 +31,40 @@ def warn_of_other_order(X: Any, given: Any, argument: str) -> None:
         What it is called.
     """
     ours, theirs = row_labels(X), row_labels(given)
-    if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
+    if ours is None or theirs is None or len(ours) != len(theirs):
         return
-    # other labels say nothing of these rows, and of those that come twice nobody knows which is which
-    if not (ours.is_unique and theirs.is_unique and bool(theirs.isin(ours).all())):
+    places = _places(ours, theirs)
+    expected = np.arange(len(ours))
+    # other labels say nothing of these rows
+    if places is None or not np.array_equal(np.sort(places), expected):
         return
-    row = int((ours != theirs).argmax())
+    moved = np.flatnonzero(places != expected)
+    if not len(
+        moved
+    ):  # the same labels in another type: of other categories, or by the clocks of another zone
+        return
+    row = int(moved[0])
     here, there = text_of_name(ours[row]), text_of_name(theirs[row])
     warn(
         f"The index of {argument} has the labels of X in another order, and rows are matched by position: row {row} "
         f"of X (counted from 0) is labelled {here}, and is given what {argument} has for {there}. If one of them was "
         f"shuffled, {argument}.loc[X.index] has the order of X; {argument}.to_numpy() has no labels."
     )
+
+
+def _places(ours: Any, theirs: Any) -> np.ndarray | None:
+    """Return where each of our labels is among theirs, -1 for none; None where they are equal, or where nobody can say.
+
+    Of labels that come twice it is not known which is which, and some pandas cannot look up, such as lists, or tuples
+    of other lengths than theirs.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # of pandas, about types that it will tell apart one day
+            if ours.equals(theirs) or not (ours.is_unique and theirs.is_unique):
+                return None
+            return np.asarray(theirs.get_indexer(ours))
+    except Exception:  # no fit is to end where only a word of caution would be said
+        return None
