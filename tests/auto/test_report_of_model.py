@@ -344,6 +344,16 @@ def test_places_of_every_kind_are_what_the_encoder_makes_of_them():
         np.testing.assert_allclose(encoder.transform(rows)[:, outputs], encoded, atol=1e-12)
 
 
+@pytest.mark.parametrize("unit", ["m", "s", "us"])
+def test_dates_that_an_effect_is_shown_at_are_told_apart(unit):
+    frame = pd.DataFrame({"a": np.datetime64("2024-05-01T06:00", unit) + np.arange(40)})
+    encoder = TableEncoder().fit(frame)
+    (_, block), *_ = open_source(frame).blocks(["a"])
+    _, labels, _ = places_of(encoder.columns_[0], block[0])
+    assert len(set(labels)) == 10
+    assert set(np.array(labels, "M8[us]")) <= set(frame["a"].to_numpy("M8[us]"))
+
+
 @pytest.mark.parametrize("written", ["{:.2f}", "{:.2f} %", "$ {:.2f}", "comma"])
 def test_an_effect_is_shown_of_numbers_however_they_are_written(written):
     numbers = np.round(np.random.default_rng(0).uniform(0, 10, 60), 2)

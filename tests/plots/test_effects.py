@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from vastgp import plots
@@ -40,6 +41,8 @@ def test_names_that_begin_alike_are_told_apart():
     assert len(set(labels)) == 13 and max(map(len, labels)) <= 18
     assert all(label.endswith(name[-2:]) for label, name in zip(labels, names, strict=False))
     assert plain_names(["a" * 30, "b" * 30], 10) == ["a" * 9 + "…", "b" * 9 + "…"]
+    moments = [f"2024-01-{day:02d} {hour:02d}:00" for day in (1, 2) for hour in (5, 6)]
+    assert len(set(plain_names(moments, 11))) == 4
 
 
 @pytest.mark.parametrize("values", [[1e-5, 1e-4 / 3, 2e-4 / 3], [1234567.1, 1234567.2], [1e15, 3]])
@@ -51,10 +54,34 @@ def test_numbers_at_points_keep_their_size(values):
     assert len(set(written)) == len(values)
 
 
-def test_many_dates_are_a_curve():
+DATES = {
+    "days": lambda days: days,
+    "nanoseconds": lambda days: days.astype("M8[ns]"),
+    "Python": lambda days: days.tolist(),
+    "pandas": lambda days: pd.Series(days.astype("M8[us]")),
+    "with a zone": lambda days: pd.Series(days.astype("M8[us]")).dt.tz_localize("Europe/Oslo"),
+    "moments": lambda days: list(pd.DatetimeIndex(days).tz_localize("America/New_York")),
+}
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_many_dates_are_a_curve_and_few_are_points_with_their_dates(kind):
     days = np.arange("2024-01-01", "2024-02-01", dtype="M8[D]")
-    ax = plots.effect_plot(days, *np.ones((3, len(days))))
-    assert len(ax.lines[0].get_xdata()) == len(days) > len(ax.get_xticks())
+    ax = plots.effect_plot(DATES[kind](days), *np.ones((3, len(days))))
+    np.testing.assert_array_equal(ax.lines[0].get_xdata().astype("M8[D]"), days)
+    assert len(days) > len(ax.get_xticks())
+    ax = plots.effect_plot(DATES[kind](days[:3]), *np.ones((3, 3)))
+    labels = [text.get_text() for text in ax.get_xticklabels()]
+    assert labels == ["2024-01-01", "2024-01-02", "2024-01-03"]
+
+
+def test_few_moments_are_points_with_their_times():
+    hours = np.array(["2024-01-01T05", "2024-01-01T06", "NaT"], dtype="M8[ns]")
+    ax = plots.effect_plot(hours, *np.ones((3, 3)))
+    labels = [text.get_text() for text in ax.get_xticklabels()]
+    assert labels == ["2024-01-01 05:00", "2024-01-01 06:00", "missing"]
+    ax = plots.effect_plot(np.array([0, 90], "m8[m]").astype("m8[ns]"), *np.ones((3, 2)))
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0:00:00", "1:30:00"]
 
 
 def test_groups_beyond_three_standard_errors_are_marked():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -79,12 +80,41 @@ def plain_text(name: object, most: int = 28) -> str:
 
 
 def plain_names(names: Iterable[object], most: int = 28) -> list[str]:
-    """Names of users as labels side by side: those that would be cut to the same are cut in their middle."""
+    """Names of users as labels side by side: those that would be cut to the same are cut in their middle.
+
+    Where some are the same even so, as times of several days are, all have up to twice as many letters.
+    """
     texts = [_printable(name) for name in names]
-    alike: dict[str, set[str]] = {}
-    for text in texts:
-        alike.setdefault(_cut(text, most), set()).add(text)
-    return [_no_formula(_cut(text, most, len(alike[_cut(text, most)]) > 1)) for text in texts]
+    for letters in range(most, 2 * most + 1):
+        alike: dict[str, set[str]] = {}
+        for text in texts:
+            alike.setdefault(_cut(text, letters), set()).add(text)
+        labels = [_cut(text, letters, len(alike[_cut(text, letters)]) > 1) for text in texts]
+        if len(set(labels)) == len(set(texts)):
+            break
+    return list(map(_no_formula, labels))
+
+
+def as_dates(values: Any) -> np.ndarray:
+    """Return an array in which dates of Python's and of pandas are NumPy's, each by its own clock."""
+    array = np.asarray(values)
+    if array.dtype.kind != "O" or not array.size:
+        return array
+    listed = array.tolist()
+    if not all(one is None or isinstance(one, datetime.date) for one in listed):
+        return array
+    plain = [one.replace(tzinfo=None) if hasattr(one, "tzinfo") else one for one in listed]
+    return np.array(plain, dtype="datetime64[us]")
+
+
+def date_labels(dates: np.ndarray) -> list[str]:
+    """Dates with as much of their times as they have."""
+    there = dates[~np.isnat(dates)]
+    for unit in ("D", "m", "s", "us", "ns"):
+        shown = dates.astype(f"M8[{unit}]")
+        if np.array_equal(shown[~np.isnat(dates)], there):
+            break
+    return ["missing" if np.isnat(one) else str(one).replace("T", " ") for one in shown]
 
 
 def number_labels(values: np.ndarray, digits: int = 5) -> list[str]:

@@ -13,6 +13,8 @@ from vastgp.plots._style import (
     ACCENT,
     MODEL,
     REFERENCE,
+    as_dates,
+    date_labels,
     given_or_new,
     number_labels,
     percent,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def effect_plot(
-    values: Sequence[Any] | np.ndarray,
+    values: Any,
     mean: ArrayLike,
     low: ArrayLike,
     high: ArrayLike,
@@ -42,7 +44,7 @@ def effect_plot(
     Parameters
     ----------
     values : sequence of shape (k,)
-        Numbers and dates make a curve; labels, or at most ten numbers, points with bars.
+        Numbers and dates make a curve; labels, or at most ten numbers or dates, points with bars.
     mean, low, high : array_like, shape (k,)
         Average prediction at each value, and the ends of its interval; equal ones where there is none.
     name, target_name : str
@@ -58,7 +60,7 @@ def effect_plot(
     """
     half_width(level)
     centre, below, above = vector("mean", mean), vector("low", low), vector("high", high)
-    numbers = np.asarray(values)
+    numbers = as_dates(values)
     for part, value in (("low", below), ("high", above), ("values", numbers)):
         same_length(part, value, centre)
     certain = bool(np.all(below == centre) and np.all(above == centre))
@@ -79,8 +81,7 @@ def effect_plot(
             ax.errorbar(
                 at, centre, yerr=reach, fmt="o", color=MODEL, ms=6, elinewidth=1.6, capsize=4
             )
-        number = numbers.dtype.kind in "fiu"
-        labels = number_labels(numbers) if number else plain_names(numbers.tolist(), 11)
+        labels = _labels(numbers)
         turned = sum(map(len, labels)) > 32
         ax.set_xticks(at, labels, rotation=40 if turned else 0, ha="right" if turned else "center")
         ax.set_xlim(-0.6, len(at) - 0.4)
@@ -93,6 +94,16 @@ def effect_plot(
         else f"{plain_text(target_name, 18)} ({percent(level)})",
     )
     return ax
+
+
+def _labels(values: np.ndarray) -> list[str]:
+    if values.dtype.kind in "fiu":
+        return number_labels(values)
+    if values.dtype.kind == "M":
+        return date_labels(values)
+    if values.dtype.kind == "m":  # of nanoseconds a list is one of numbers
+        values = values.astype("m8[us]")
+    return plain_names(values.tolist(), 11)
 
 
 def importance_plot(

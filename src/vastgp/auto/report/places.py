@@ -108,7 +108,7 @@ def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarra
         dates = dates_of(values, encoding.form)
         at = _quantiles(dates[~np.isnat(dates)].astype(np.int64), _POINTS).astype(np.int64)
         wanted = Values("dates", at.view("datetime64[us]"))
-        labels, gaps = [_day(one) for one in wanted.data], encoding.gaps
+        labels, gaps = _days(wanted.data), encoding.gaps
     elif isinstance(encoding, TimeEncoding):
         at = _quantiles(_finite(numbers_of(values, "times")), _POINTS)
         wanted, labels, gaps = Values("times", at), [clock_time(one) for one in at], encoding.gaps
@@ -167,9 +167,18 @@ def _unit(form: str, seconds: np.ndarray) -> tuple[float, str]:
     return (_HOUR, " (hours)") if longest > 2 * _HOUR else (1.0, " (seconds)")
 
 
-def _day(date: Any) -> str:
+def _days(dates: np.ndarray) -> list[str]:
+    """Return dates with times as fine as tells them apart: minutes, or seconds and their parts."""
+    for unit in ("m", "s", "us"):
+        found = [_day(one, unit) for one in dates]
+        if len(set(found)) == len(found):
+            break
+    return found
+
+
+def _day(date: Any, unit: str = "m") -> str:
     """Return a date, with its time where it has one."""
-    day, rest = date.astype("datetime64[D]"), date.astype("datetime64[m]")
+    day, rest = date.astype("datetime64[D]"), date.astype(f"datetime64[{unit}]")
     return str(day) if day == date else str(rest).replace("T", " ")
 
 
