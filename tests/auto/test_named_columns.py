@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import vastgp
+from vastgp.auto import TableEncoder
 
 
 def _quick() -> Any:
@@ -64,3 +65,17 @@ def test_an_input_is_no_target_to_score_by(tmp_path):
         ):
             model.score(rows, "a")
     assert model.score(frame, "y") == model.score(frame)
+
+
+def test_an_encoder_finds_columns_called_by_numbers_and_those_of_an_array():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(30, 4))
+    table = pd.DataFrame(rows)
+    expected = TableEncoder().fit_transform(rows[:, 1:], rows[:, 0])
+    for X, y, exclude in (
+        (table, 0, ()), (table, "0", ()), (table, np.int64(0), ()), (table, rows[:, 0], [0]),
+        (table, rows[:, 0], "0"), (rows, rows[:, 0], ["x0"]),
+    ):  # fmt: skip
+        encoder = TableEncoder()
+        np.testing.assert_array_equal(encoder.fit_transform(X, y, exclude=exclude), expected)
+        np.testing.assert_array_equal(encoder.transform(rows[:, 1:]), expected)

@@ -181,3 +181,78 @@ def test_a_place_is_found_by_position_where_columns_have_no_names(tmp_path):
     for one in (model, again):
         with pytest.warns(UserWarning, match="in the order of the fit"):
             np.testing.assert_array_equal(one.predict(table.to_numpy()), model.predict(table))
+
+
+def test_columns_of_a_place_are_all_found_by_position_or_all_by_name():
+    table, y = globe(60)
+    rows = table.to_numpy()
+    place = {"lat": list(table).index("lat"), "lon": list(table).index("lon")}
+    of_array = TableEncoder(space=place).fit(rows)
+    expected = of_array.transform(rows)
+    # names that an array's columns have here as well, in another order: the other columns go by position too
+    for names in (["x2", "x1", "x0"], [2, 1, 0], ["x1", "x0", "x2"]):
+        called = pd.DataFrame(rows, columns=names)
+        np.testing.assert_array_equal(of_array.transform(called), expected)
+    wide = np.column_stack([y, rows])
+    of_rest = TableEncoder(space={key: 1 + j for key, j in place.items()}).fit(wide, exclude=["x0"])
+    np.testing.assert_array_equal(of_rest.transform(rows), expected)
+
+
+def test_a_place_among_columns_called_by_numbers_or_levels_beside_the_target(tmp_path):
+    # `by_position` counted the two columns of a table in which they were one already, and ended the fit
+    table, y = globe(60)
+    table = table.assign(y=y)
+    lat, lon = list(table).index("lat"), list(table).index("lon")
+    named = vastgp.GPRegressor("exact", max_work=60, space=("lat", "lon")).fit(table, "y")
+    levels = table.set_axis(pd.MultiIndex.from_product([["a"], table.columns]), axis=1)
+    for other, target, space in (
+        (table.set_axis(range(4), axis=1), 3, {"lat": lat, "lon": lon}),
+        (levels, ("a", "y"), {"lat": ("a", "lat"), "lon": ("a", "lon")}),
+    ):
+        model = vastgp.GPRegressor("exact", max_work=60, space=space).fit(other, target)
+        inputs = other.drop(columns=[target])
+        for rows in (other, inputs, inputs.iloc[:, ::-1], inputs.to_numpy()):
+            np.testing.assert_array_equal(model.predict(rows), named.predict(table))
+        model.save(tmp_path / "m.vastgp")
+        again = vastgp.load(tmp_path / "m.vastgp")
+        np.testing.assert_array_equal(again.predict(other), named.predict(table))
+        np.testing.assert_array_equal(again.fit(other, target).predict(other), named.predict(table))
+
+
+def test_numbers_of_columns_count_the_table_as_it_was_given():
+    table, y = globe(60)
+    table = pd.DataFrame({"w": np.linspace(1.0, 2.0, 60), "z": -y}).join(table).assign(y=y)
+    lat, lon = list(table).index("lat"), list(table).index("lon")
+    for target, more in (
+        ("y", {}),
+        ("y", {"sample_weight": "w"}),
+        (["y", "z"], {"noise_std": "w"}),
+    ):
+        found = [
+            vastgp.GPRegressor("exact", max_work=60, space=space).fit(table, target, **more)
+            for space in (("lat", "lon"), (lat, lon), (lat - 6, lon - 6))
+        ]
+        for other in found[1:]:
+            np.testing.assert_array_equal(other.predict(table), found[0].predict(table))
+    model = vastgp.GPRegressor("exact", max_work=60, space=("w", "x"))
+    with pytest.raises(ValueError, match="'w', which the table has not, or not as an input"):
+        model.fit(table.rename(columns={"lat": "x"}), "y", sample_weight="w")
+    with pytest.raises(
+        ValueError, match=r"space=.* names the target column 'lat', which is no input"
+    ):
+        vastgp.GPRegressor("exact", max_work=60, space=("lat", "lon")).fit(table, "lat")
+
+
+def test_names_of_a_place_that_could_be_others_are_refused():
+    table, _ = globe(60)
+    numbers = table.set_axis([2, 0, 1], axis=1)
+    with pytest.raises(ValueError, match="0 is the column '2' by its number and '0' by its name"):
+        TableEncoder(space=(0, 1)).fit(numbers)
+    years = table.set_axis([2001, 2002, 2003], axis=1)
+    by_name = TableEncoder(space={"lat": 2001, "lon": 2003}).fit(years)
+    by_number = TableEncoder(space={"lat": "2001", "lon": 2}).fit(years)
+    np.testing.assert_array_equal(by_name.transform(years), by_number.transform(years))
+    with pytest.raises(ValueError, match="has a column 'lat, lon', which is what the place of"):
+        TableEncoder(space=("lat", "lon")).fit(table.assign(**{"lat, lon": 1.0}))
+    with pytest.raises(ValueError, match="names column 7, and the table has 3"):
+        TableEncoder(space=(0, 7)).fit(table)

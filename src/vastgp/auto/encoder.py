@@ -21,10 +21,17 @@ from vastgp.auto.encoding import (
     outputs_of_gaps,
     tied_outputs,
 )
-from vastgp.auto.messages import check_some_kept, summary_of
-from vastgp.auto.reading import excluded_names, numbered, read_facts, with_target_means
+from vastgp.auto.messages import check_place_name, check_some_kept, summary_of
+from vastgp.auto.reading import (
+    by_position,
+    excluded_names,
+    found_by_name,
+    numbered,
+    read_facts,
+    with_target_means,
+)
 from vastgp.auto.source import Source, open_source
-from vastgp.auto.space import by_position, names_of, read_space, space_of, with_places
+from vastgp.auto.space import names_of, place_in, space_of, with_places
 from vastgp.auto.target import numeric_target
 from vastgp.data import validate
 
@@ -69,7 +76,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Two columns, by name or number, that are a place: ``("lat", "lon")``, latitude and longitude in degrees by any
         convention of longitudes, become three columns, a point in kilometres from the centre of the Earth, and
         coordinates with other names, ``("x", "y")``, stay two; one input either way. ``{"lat": ..., "lon": ...}`` says
-        so whatever the columns are called. See `vastgp.auto.space`.
+        so whatever the columns are called. Numbers count all columns of the table. See `vastgp.auto.space`.
 
     Attributes
     ----------
@@ -167,7 +174,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The encoded rows.
         """
         source, means = self._fit(X, y, exclude, () if like is None else like.columns_)
-        found = encode(source, self.columns_, self._named)
+        names = [column.name for column in kept(self.columns_)]
+        found = encode(source, self.columns_, self._named, names)
         for output, values in means.items():
             found[:, output] = values
         for number, columns in enumerate(outputs_of_gaps(self.columns_)):
@@ -179,11 +187,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         source = open_source(X)
         space = space_of(getattr(self, "columns_", ()))
         if space is None and self.space is not None and source.space is None:
-            space = read_space(self.space, source.names)
-        elif space is not None and not (self._named and source.named):
-            # as all columns without names, those of a place are in the order of the fit
-            found = {space.first, space.second} <= set(source.names)
-            source = source if found else by_position(source, self._names)
+            space = place_in(source, self.space)
+        elif (
+            space is not None
+            and source.space is None
+            and not found_by_name(source, self._names, self._named)
+        ):
+            source = by_position(source, self._names)
         return with_places(source, space)
 
     def as_new(self, found: np.ndarray) -> np.ndarray:
@@ -208,7 +218,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         source = open_source(X)
         excluded = excluded_names(source, exclude)
         if self.space is not None and source.space is None:
-            source = with_places(source, read_space(self.space, source.names))
+            space = place_in(source, self.space)
+            check_place_name(space, source)
+            source = with_places(source, space)
         target, name = numeric_target(source, y)
         names = [other for other in source.names if other not in excluded | {name}]
         facts, num_rows = read_facts(source, names, self.ordered)

@@ -56,15 +56,17 @@ def outputs_of_gaps(columns: Sequence[Column]) -> list[slice]:
     ]
 
 
-def encode(source: Source, columns: Sequence[Column], named: bool) -> np.ndarray:
+def encode(
+    source: Source, columns: Sequence[Column], named: bool, names: Sequence[str] | None = None
+) -> np.ndarray:
     """Return the matrix of all rows, (n, d); arguments as for `encode_blocks`."""
     if source.num_rows is None:
-        blocks = encode_blocks(source, columns, named, None)
+        blocks = encode_blocks(source, columns, named, None, names)
         found = np.concatenate([np.zeros((0, _width(columns))), *blocks])
     else:  # filled in place: no second copy at the end
         found = np.empty((source.num_rows, _width(columns)))
         start = 0
-        for block in encode_blocks(source, columns, named, None):
+        for block in encode_blocks(source, columns, named, None, names):
             found[start : start + len(block)] = block
             start += len(block)
     validate.check_num_rows(found.shape, 1)
@@ -72,7 +74,11 @@ def encode(source: Source, columns: Sequence[Column], named: bool) -> np.ndarray
 
 
 def encode_blocks(
-    source: Source, columns: Sequence[Column], named: bool, rows: int | None
+    source: Source,
+    columns: Sequence[Column],
+    named: bool,
+    rows: int | None,
+    names: Sequence[str] | None = None,
 ) -> Iterator[np.ndarray]:
     """Yield the matrix block by block.
 
@@ -86,9 +92,11 @@ def encode_blocks(
         Whether these have names, by which those of the rows are found.
     rows
         The most rows in a block; None: as the source has them.
+    names
+        What the source calls the columns that are inputs, where that is known: in the table of the fit.
     """
     inputs = kept(columns)
-    names = names_in(source, columns, named)
+    names = names_in(source, columns, named) if names is None else names
     zones = {
         name: column.encoding.zone
         for name, column in zip(names, inputs, strict=True)

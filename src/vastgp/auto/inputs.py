@@ -104,6 +104,11 @@ class Inputs:
         made = TableEncoder() if encoder is None else encoder
         if ours:  # of all rows, so that messages have their numbers
             source = clone(made).opened(remembered(source))
+            if target is not None and target not in source.names:
+                raise ValueError(
+                    f"space={made.space!r} names the target column {target!r}, which is no input. Name the two columns "
+                    "of a place."
+                )
         return cls(
             source if ours else _frame_of(X, names if source.named else None), made, present, target, means_of,
             names if source.named else None, len(names), source,

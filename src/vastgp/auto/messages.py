@@ -46,6 +46,15 @@ def check_some_kept(columns: Sequence[Column], source: Source, num_rows: int) ->
     )
 
 
+def check_place_name(space: Any, source: Source) -> None:
+    """Refuse a table that has a column which is called as the place is."""
+    if space.name in source.names:
+        raise ValueError(
+            f"{source.where} has a column {space.name!r}, which is what the place of {space.first!r} and "
+            f"{space.second!r} (space) is called. Rename that column, or leave it out of the table."
+        )
+
+
 def warn_of_index(X: Any) -> None:
     """Say that dates in the index of a data frame of pandas are no input: a model of them would be expected."""
     kind = type(getattr(X, "index", None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from vastgp.auto.categories import CodeEncoding, categories_of, with_means
 from vastgp.auto.columns import Column, Facts, new_facts
 from vastgp.auto.messages import refusal
 from vastgp.auto.source import Source, names_of_array
-from vastgp.auto.values import UnfitError, level_text
+from vastgp.auto.values import UnfitError, Values, level_text
 from vastgp.data import column_names, validate
-from vastgp.data.tables import LateTextError
+from vastgp.data.tables import LateTextError, text_of_name
 
 
 def read_facts(source: Source, names: list[str], ordered: Any) -> tuple[dict[str, Facts], int]:
@@ -81,7 +81,7 @@ def _orders(ordered: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def excluded_names(source: Source, exclude: Any) -> set[str]:
-    names = [exclude] if isinstance(exclude, str) else list(exclude)
+    names = [exclude] if isinstance(exclude, str) else list(map(text_of_name, exclude))
     unknown = [name for name in names if name not in source.names]
     if unknown:
         raise ValueError(
@@ -169,9 +169,7 @@ def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str
             extra = [name for name in source.names if name not in known]
             raise column_names.missing_features_error(missing, extra, source.where, "TableEncoder")
         return names
-    # numbers, or rows of a header, tell the columns of a data frame apart as well; those of an array are called by us
-    called = not named and not source.named and source.names != names_of_array(len(source.names))
-    if called and {one.name for one in columns} <= set(source.names):
+    if found_by_name(source, [column.name for column in columns], named):
         return [column.name for column in columns if column.kept]
     validate.check_num_features(len(source.names), len(columns), "TableEncoder")
     if named:
@@ -181,3 +179,43 @@ def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str
         )
     pairs = zip(source.names, columns, strict=True)
     return [name for name, column in pairs if column.kept]
+
+
+def found_by_name(source: Source, names: Sequence[str], named: bool) -> bool:
+    """Return whether columns of the fit are found by their names, and otherwise by position.
+
+    Parameters
+    ----------
+    source : Source
+        New rows.
+    names : sequence of str
+        Of all columns of the fit.
+    named : bool
+        Whether the fit had names.
+    """
+    if named and source.named:
+        return True
+    # numbers, or rows of a header, tell the columns of a data frame apart as well; those of an array are called by us
+    called = not named and not source.named and source.names != names_of_array(len(source.names))
+    return called and set(names) <= set(source.names)
+
+
+def by_position(source: Source, names: Sequence[str]) -> Source:
+    """Return a source whose columns have the names that those of the fit have in the same places.
+
+    Parameters
+    ----------
+    source : Source
+        Without names, or with such as a fit to an array has not seen.
+    names : sequence of str
+        Of the table of the fit, in order.
+    """
+    validate.check_num_features(len(source.names), len(names), "TableEncoder")
+    theirs = dict(zip(names, source.names, strict=True))
+
+    def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        own = {theirs[name]: zone for name, zone in zones.items()}
+        return source.read([theirs[name] for name in wanted], rows, own)
+
+    refused = {name: source.refused[own] for name, own in theirs.items() if own in source.refused}
+    return dataclasses.replace(source, names=list(names), read=read, refused=refused)

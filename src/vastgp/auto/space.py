@@ -22,6 +22,7 @@ from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError, Values, numbers_of
 from vastgp.data import column_names, validate
 from vastgp.data.coordinates import EARTH_RADIUS, chord_points
+from vastgp.data.tables import text_of_name
 
 FORM = "places"
 _LATITUDE, _LONGITUDE = {"lat", "latitude", "lats"}, {"lon", "long", "lng", "longitude", "lons"}
@@ -69,7 +70,13 @@ class Space:
         return f"{self.first}, {self.second}"
 
 
-def read_space(space: Any, names: Sequence[str]) -> Space:
+def place_in(source: Source, space: Any) -> Space:
+    """Return which columns of a source ``space`` names; numbers count those of its table, whatever else they are."""
+    numbers = None if source.table is None else source.table.all_names
+    return read_space(space, source.names, numbers)
+
+
+def read_space(space: Any, names: Sequence[str], numbers: Sequence[str] | None = None) -> Space:
     """Return which columns ``space`` names.
 
     Parameters
@@ -79,6 +86,8 @@ def read_space(space: Any, names: Sequence[str]) -> Space:
         where neither is; or by a mapping, whatever they are called.
     names : sequence of str
         Of the table.
+    numbers : sequence of str, optional
+        Names of all columns that are counted, where some of them are no inputs.
     """
     sphere = None
     given = space
@@ -88,7 +97,7 @@ def read_space(space: Any, names: Sequence[str]) -> Space:
         given, sphere = (space["lat"], space["lon"]), True
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
         raise _unclear(space)
-    found = [_named(one, names, space) for one in given]
+    found = [_named(one, names, numbers or names, space) for one in given]
     if found[0] == found[1]:
         raise ValueError(f"space={space!r} names the same column twice; a place has two.")
     if sphere is None:
@@ -122,19 +131,28 @@ def _unclear(space: Any) -> ValueError:
     )
 
 
-def _named(one: Any, names: Sequence[str], space: Any) -> str:
+def _named(one: Any, names: Sequence[str], numbers: Sequence[str], space: Any) -> str:
+    # a name of several levels was a tuple before it was in a file
+    found = text_of_name(tuple(one) if isinstance(one, list) else one)
     if is_number(one, whole=True):
-        if -len(names) <= one < len(names):
-            return names[int(one)]
+        number = int(one)
+        there = -len(numbers) <= number < len(numbers)
+        if there and found in numbers and numbers[number] != found:
+            raise ValueError(
+                f"space={space!r}: {number} is the column {numbers[number]!r} by its number and {found!r} by its name. "
+                f"Name the one that is meant as text, {numbers[number]!r} or {found!r}."
+            )
+        if not there and found not in names:
+            raise ValueError(
+                f"space={space!r} names column {number}, and the table has {len(numbers)}, counted from 0."
+            )
+        found = numbers[number] if there else found
+    if found not in names:
         raise ValueError(
-            f"space={space!r} names column {one}, and the table has {len(names)}, counted from 0."
+            f"space={space!r} names the column {found!r}, which the table has not, or not as an input. Its columns "
+            f"are: {validate.listed(list(names), 30)}."
         )
-    if str(one) not in names:
-        raise ValueError(
-            f"space={space!r} names the column {str(one)!r}, which the table has not. Its columns are: "
-            f"{validate.listed(list(names), 30)}."
-        )
-    return str(one)
+    return found
 
 
 # ---------------------------------------------------------------- values
@@ -187,27 +205,6 @@ def with_places(source: Source, space: Space | None) -> Source:
     return dataclasses.replace(
         source, names=names, read=read, refused=refused, space=space, of_table=source.names
     )
-
-
-def by_position(source: Source, names: Sequence[str]) -> Source:
-    """Return a source whose columns have the names that those of the fit have in the same places.
-
-    Parameters
-    ----------
-    source : Source
-        Without names, or with such as a fit to an array has not seen.
-    names : sequence of str
-        Of the table of the fit, in order.
-    """
-    validate.check_num_features(len(source.names), len(names), "TableEncoder")
-    theirs = dict(zip(names, source.names, strict=True))
-
-    def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
-        own = {theirs[name]: zone for name, zone in zones.items()}
-        return source.read([theirs[name] for name in wanted], rows, own)
-
-    refused = {name: source.refused[own] for name, own in theirs.items() if own in source.refused}
-    return dataclasses.replace(source, names=list(names), read=read, refused=refused)
 
 
 def _joined(a: Values, b: Values, space: Space, where: str, first: int) -> Places:

@@ -12,7 +12,7 @@ from vastgp.auto.source import Source
 from vastgp.auto.values import form_of_objects, objects_as
 from vastgp.data import column_names
 from vastgp.data.open import target_from_path
-from vastgp.data.tables import as_labels
+from vastgp.data.tables import as_labels, column_named
 
 
 def numeric_target(source: Source, y: Any) -> tuple[np.ndarray | None, str | None]:
@@ -28,6 +28,7 @@ def numeric_target(source: Source, y: Any) -> tuple[np.ndarray | None, str | Non
     if y is None:
         return None, None
     name = None
+    y = y if source.table is None else column_named(y, source.names)
     if isinstance(y, str | os.PathLike):
         text = os.fspath(y)
         if source.table is not None and text in source.names:

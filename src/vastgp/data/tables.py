@@ -6,7 +6,7 @@ import decimal
 import json
 import numbers
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,9 @@ class Table:
         are whole numbers if all of the column are.
     row_labels
         The index of pandas; None of other tables.
+    all_names
+        Names of the columns in the order of the table, by which their numbers count: also of those that are among
+        ``names`` no more, as targets and weights.
     """
 
     where: str
@@ -79,6 +82,10 @@ class Table:
     place: Callable[[int], str] | None = None
     whole: frozenset[str] = frozenset()
     row_labels: Any = None
+    all_names: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.all_names = self.all_names or self.names
 
     def blocks(self, columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
         """Yield blocks of rows as lists of one vector of numbers per column, missing values as NaN."""
