@@ -15,6 +15,7 @@ import pytest
 from vastgp import GPClassifier, GPRegressor
 from vastgp.auto import TableEncoder
 from vastgp.auto.inputs import Inputs
+from vastgp.likelihoods import StudentT
 
 N = 40
 LATE = 20_000
@@ -327,10 +328,23 @@ def test_a_target_without_a_deviation_in_float64_is_refused_by_name(size):
         GPRegressor(max_seconds=2).fit(np.arange(30.0)[:, None], y)
 
 
-def test_an_unknown_likelihood_is_refused_by_its_name():
+@pytest.mark.parametrize("likelihood", ["foo", "two_part", "AUTO", "bernoulli", None])
+def test_an_unknown_likelihood_is_refused_by_its_name(likelihood):
     """It was a candidate that failed, with a list of likelihoods in which classes had theirs."""
-    with pytest.raises(ValueError, match=r"^likelihood must be one of .* received 'foo'"):
-        GPRegressor(max_seconds=2, likelihood="foo").fit(np.arange(30.0)[:, None], np.arange(30.0))
+    known = "'auto', 'two-part', 'gaussian', 'laplace', 'student-t', .*'negative-binomial', 'het"
+    with pytest.raises(ValueError, match=f"^likelihood must be one of .{known}") as told:
+        GPRegressor(max_seconds=2, likelihood=likelihood).fit(np.eye(30), np.arange(30.0))
+    said = str(told.value)
+    assert f"received {likelihood!r}" in said and "softmax" not in said and "GPClassifier" in said
+
+
+@pytest.mark.parametrize("likelihood", ["two-part", "Student-T", StudentT(0.1), "gaussian"])
+def test_likelihoods_that_are_known_are_not(likelihood):
+    y = np.random.default_rng(0).normal(size=40)
+    y[::2] = 0.0
+    method = {"gaussian": "exact", "two-part": "exact"}.get(str(likelihood), "tsvgp")
+    model = GPRegressor(method, max_work=40, likelihood=likelihood)
+    assert hasattr(model.fit(np.arange(40.0)[:, None], y), "model_")
 
 
 def test_a_constant_target_is_told_by_name():

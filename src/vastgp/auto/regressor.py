@@ -35,6 +35,7 @@ from vastgp.data.tables import open_frame
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 
+_OWN_LAWS = ("auto", TWO_PART)
 _OF_COUNTS = "of counts: scores are of the probability of each whole number, by laws of counts and normal ones alike"
 _NO_CONFORMAL = (
     "calibrate='conformal' and {} were given together: conformal intervals hold what they say for new rows that "
@@ -170,8 +171,9 @@ class GPRegressor(Predictions):
         ValueError
             For what cannot be used; the message names the column or argument, what it held and what to do.
         """
-        if not isinstance(self.likelihood, str) or self.likelihood not in ("auto", TWO_PART):
-            chosen_likelihood(self.likelihood, type(self).__name__, several=True)
+        if not isinstance(self.likelihood, str) or self.likelihood not in _OWN_LAWS:
+            name = type(self).__name__
+            chosen_likelihood(self.likelihood, name, several=True, also=_OWN_LAWS)
         if exposure is not None:
             refuse_noise(noise_std, sample_weight)
         warn_of_index(X)

@@ -236,7 +236,7 @@ def parse_levels(
 
 
 def level_text(value: Any) -> str:
-    """Return the text that a category of any type is known by: 1 and 1.0 are the same one, and 0.1 in any precision."""
+    """Return the text that a category of any type is known by: 1 and 1.0 are one, and so is 0.1 in either precision."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool | np.bool_):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vastgp.likelihoods import (
@@ -12,13 +13,16 @@ from vastgp.likelihoods import (
     from_name,
 )
 from vastgp.likelihoods.several_classes import SeveralClasses
+from vastgp.likelihoods.spec import NAMES
 
 REGRESSION = (
     "gaussian", "laplace", "student-t", "poisson", "poisson-log-normal", "negative-binomial",
 )  # fmt: skip
 
 
-def chosen_likelihood(likelihood: Any, estimator: str, several: bool = False) -> Likelihood:
+def chosen_likelihood(
+    likelihood: Any, estimator: str, several: bool = False, also: Sequence[str] = ()
+) -> Likelihood:
     """Return the likelihood of a regressor by its name or as given.
 
     Parameters
@@ -29,14 +33,17 @@ def chosen_likelihood(likelihood: Any, estimator: str, several: bool = False) ->
         The regressor's name.
     several : bool, default False
         Whether a likelihood may have more than one function.
+    also : sequence of str
+        What the regressor knows beside these, for the message.
 
     Raises
     ------
     ValueError
         For one that cannot work.
     """
-    chosen = from_name(likelihood) if isinstance(likelihood, str) else likelihood
-    known = (*REGRESSION, HeteroskedasticGaussian.name) if several else REGRESSION
+    named = isinstance(likelihood, str) and (not also or likelihood.lower() in NAMES)
+    chosen = from_name(likelihood) if named else likelihood
+    known = (*also, *REGRESSION, *[HeteroskedasticGaussian.name] * several)
     unfit = isinstance(chosen, (Bernoulli, SeveralClasses, LocallyScaled))
     if not isinstance(chosen, Likelihood) or unfit or (chosen.num_latent > 1 and not several):
         raise ValueError(
