@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 from vastgp import GPClassifier, GPRegressor
 from vastgp.auto import TableEncoder
@@ -326,6 +327,19 @@ def test_a_target_without_a_deviation_in_float64_is_refused_by_name(size):
     y = np.linspace(-1.0, 1.0, 30) * size
     with pytest.raises(ValueError, match=r"^The target y runs from .* Express it in another unit"):
         GPRegressor(max_seconds=2).fit(np.arange(30.0)[:, None], y)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e155, 1e300, 1e-155, 1e-300])
+@pytest.mark.parametrize("encoder", [None, StandardScaler(with_std=False)])
+def test_an_input_without_a_deviation_in_float64_is_refused_by_name(size, encoder):
+    """It was each candidate that failed, at column 1, after a warning of NumPy's."""
+    line = np.linspace(-1.0, 1.0, 30)
+    frame = pd.DataFrame({"a": line, "far": size * line})
+    name = "'far'" if encoder is None else "1 of what StandardScaler made of X"
+    for door, y in ((GPRegressor, line), (GPClassifier, line > 0.0)):
+        with pytest.raises(ValueError, match=f"^Column {name} runs from .* in another unit"):
+            door(max_seconds=2, encoder=encoder).fit(frame, y)
 
 
 @pytest.mark.parametrize("likelihood", ["foo", "two_part", "AUTO", "bernoulli", None])

@@ -17,6 +17,7 @@ from vastgp.auto.series import Times
 from vastgp.auto.source import Source, block_rows, names_of_array, open_source
 from vastgp.auto.values import Values
 from vastgp.data import Repetitions, Rows, column_names, validate
+from vastgp.data.scaling import check_spread
 from vastgp.data.tables import LateTextError
 
 Groups = Sequence[Sequence[int]]
@@ -26,6 +27,8 @@ Parts = tuple[np.ndarray, np.ndarray]
 _WHOLE = 1 << 62
 # Numbers of a table whose columns are kept as they were taken out of it.
 _REMEMBERED = 2_000_000
+# Numbers beyond, and ranges below its inverse, are looked at: squares of some do not exist in float64.
+_EXTREME = 1e150
 
 
 class EncodedRows(Rows):
@@ -219,6 +222,7 @@ class Inputs:
         """Return the encoder of all rows and what it made of them, which is kept: it takes a pass over the table."""
         if self._whole is None:
             self.encoder_of_whole, self._whole = self._fit(self.present)
+            _check_spreads(self._whole, self.encoder_of_whole)
         return self.encoder_of_whole, self._whole
 
     def _fit(self, rows: np.ndarray, like: Any = None) -> tuple[Any, np.ndarray]:
@@ -398,6 +402,19 @@ def _checked(matrix: Any, encoder: Any) -> np.ndarray:
     found = np.asarray(matrix, np.float64)
     validate.check_finite(found, f"what the encoder {type(encoder).__name__} made of X")
     return found
+
+
+def _check_spreads(matrix: np.ndarray, encoder: Any) -> None:
+    """Refuse by its name a column that no model can scale: each candidate would fail, and call it by a number."""
+    low, high = matrix.min(axis=0), matrix.max(axis=0)
+    with np.errstate(over="ignore"):
+        far = np.maximum(-low, high) > _EXTREME
+        near = (low < high) & (high - low < 1.0 / _EXTREME)
+    for j in np.flatnonzero(far | near):
+        name = f"{j} of what {type(encoder).__name__} made of X"
+        if isinstance(encoder, TableEncoder):
+            name = repr(str(encoder.get_feature_names_out()[j]))
+        check_spread(matrix[:, j], f"Column {name}")
 
 
 def _frame_of(X: Any, names: Any) -> Any:
