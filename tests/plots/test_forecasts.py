@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.dates import date2num
 
@@ -96,3 +97,16 @@ def test_what_comes_next_is_refused_by_name(ahead, words):
 def test_what_does_not_fit_is_refused_by_name(times, low, words):
     with pytest.raises(ValueError, match=words):
         plots.forecast_plot(np.asarray(times), [1.0, 2.0], [1.0, 2.0], low, [3.0, 3.0])
+
+
+def test_dates_of_python_and_pandas_are_those_of_numpy():
+    expected = _curves(plots.forecast_plot(_DAYS, *np.ones((4, 6))))
+    zone = pd.Series(_DAYS).dt.tz_localize("Europe/Oslo")
+    for days in (
+        _DAYS.tolist(),
+        _DAYS.astype("M8[D]").tolist(),
+        list(pd.DatetimeIndex(_DAYS)),
+        zone,
+    ):
+        found = _curves(plots.forecast_plot(days, *np.ones((4, 6))))
+        np.testing.assert_array_equal(found, expected)

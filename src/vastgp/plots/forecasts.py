@@ -14,6 +14,7 @@ from vastgp.plots._style import (
     DATA,
     MODEL,
     REFERENCE,
+    as_dates,
     drawable,
     given_or_new,
     legend_above,
@@ -31,7 +32,7 @@ _MOST_POINTS = 150
 
 
 def forecast_plot(
-    times: ArrayLike,
+    times: Any,
     y: ArrayLike,
     mean: ArrayLike,
     low: ArrayLike,
@@ -49,7 +50,7 @@ def forecast_plot(
     Parameters
     ----------
     times : array_like, shape (n,)
-        Dates (``datetime64``) or numbers, in any order.
+        Dates (of NumPy, pandas or Python) or numbers, in any order.
     y : array_like, shape (n,)
         What was observed.
     mean, low, high : array_like, shape (n,)
@@ -140,9 +141,9 @@ def _ahead(ahead: Any, at: np.ndarray) -> list[Any]:
     return [part[order] for part in (later, *_bands("ahead ", later, *ahead[1:]))]
 
 
-def _times(name: str, times: ArrayLike) -> np.ndarray:
+def _times(name: str, times: Any) -> np.ndarray:
     """Dates or finite numbers, as matplotlib takes them."""
-    at = np.asarray(times)
+    at = as_dates(times)
     if at.dtype.kind != "M":
         return vector(name, at)
     if at.ndim != 1 or not at.size or np.isnat(at).any():
