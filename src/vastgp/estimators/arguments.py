@@ -109,9 +109,13 @@ def refuse_given(argument: str, options: Any, **instead: str | None) -> None:
             )
 
 
-def check_spectrum(kernel: Any, num_features: int) -> None:
-    """Raise ``ValueError`` for a kernel that waves cannot be drawn of."""
-    candidate_kernels(kernel, num_features)[0].spectral_terms()
+def check_spectrum(kernel: Any, num_features: int, num_basis: int | None = None) -> None:
+    """Raise ``ValueError`` for a kernel that waves, or so many functions of them, cannot be drawn of."""
+    terms = len(candidate_kernels(kernel, num_features)[0].spectral_terms())
+    if num_basis is not None and num_basis < 2 * terms:
+        raise ValueError(
+            f"num_basis must be at least {2 * terms} for a sum of {terms} kernels, received {num_basis}."
+        )
 
 
 def check_constant_variance(kernel: Any, num_features: int) -> None:

@@ -54,12 +54,14 @@ def check_product(kernel: Any, num_features: int) -> None:
         axis_kernels(kernel, num_features)
 
 
-def check_kernel_of(basis: str, kernel: Any, num_features: int) -> None:
-    """Raise ``ValueError`` for a kernel that a basis, by its name, cannot have with so many inputs."""
+def check_kernel_of(
+    basis: str, kernel: Any, num_features: int, num_basis: int | None = None
+) -> None:
+    """Raise ``ValueError`` for a kernel that a basis, by its name, cannot have with so many inputs and functions."""
     if basis == "grief":
         check_product(kernel, num_features)
     elif basis in ("fourier", "random-fourier"):
-        check_spectrum(kernel, num_features)
+        check_spectrum(kernel, num_features, num_basis)
 
 
 def as_product(kernel: Kernel, num_features: int) -> Kernel:

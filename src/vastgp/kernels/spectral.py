@@ -13,12 +13,12 @@ from vastgp.kernels.stationary import RBF, Matern12, Matern32, Matern52
 _TWICE_ORDER: dict[type, int] = {Matern12: 1, Matern32: 3, Matern52: 5}
 
 
-def check_spectral_density(kernel: Any) -> None:
-    """Raise ``ValueError`` for a kernel whose density has no closed form here."""
+def check_spectral_density(kernel: Any, instead: str = "") -> None:
+    """Raise ``ValueError`` for a kernel whose density has no closed form here; ``instead`` is what else would do."""
     if not isinstance(kernel, (RBF, *_TWICE_ORDER)):
         raise ValueError(
-            f"kernel={kernel!r} has no spectral density in closed form. Use RBF, Matern12, Matern32 or Matern52, "
-            "or another prior than 'kernel'."
+            f"kernel={kernel!r} has no spectral density in closed form. Use RBF, Matern12, Matern32 or Matern52"
+            f"{instead}."
         )
 
 

@@ -24,7 +24,7 @@ from vastgp import RBF, ExactGPRegressor, GriefRegressor, Matern32, ReweightedBa
 from vastgp._precision import precision
 from vastgp.fitting import sufficient_statistics
 from vastgp.fitting.sufficient_statistics import gather_statistics
-from vastgp.methods.reweighted import base, diagnosis, inference
+from vastgp.methods.reweighted import base, diagnosis, inference, regressor
 from vastgp.options import (
     MALA,
     NUTS,
@@ -378,6 +378,38 @@ def test_a_prior_mean_of_the_weights(waves, tmp_path):
 def test_bad_arguments_are_named(waves, model, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*waves)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_basis": 7}, "num_basis must be an even number where basis='random-fourier'"),
+        (
+            {"kernel": "rational-quadratic"},
+            "no spectral density in closed form.*Matern52, or another prior than 'kernel'",
+        ),
+        ({"kernel": RBF() + Matern32()}, "no spectral density in closed form.*or another prior"),
+        (
+            {"kernel": "rational-quadratic", "basis": "laplace", "prior": "diagonal"},
+            "no spectral density in closed form.*Matern52, or another basis",
+        ),
+        (
+            {"kernel": "rbf + matern32 + matern52", "num_basis": 4, "prior": "diagonal"},
+            "num_basis must be at least 6 for a sum of 3 kernels",
+        ),
+        (
+            {"num_basis": 40, "basis": LaplaceBasis(), "prior": KernelWeights(np.ones(3))},
+            r"mean of the prior has shape \(3,\). Expected \(40,\)",
+        ),
+        ({"num_basis": 40, "prior": DiagonalWeights(np.ones(3))}, r"Expected \(40,\)"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_hyperparameters_are_looked_for(
+    waves, monkeypatch, arguments, message
+):
+    monkeypatch.delattr(regressor, "find_first")
+    with pytest.raises(ValueError, match=message):
+        ReweightedBasisRegressor(**arguments).fit(*waves)
 
 
 def test_options_refuse_what_cannot_work_when_they_are_made():

@@ -85,7 +85,8 @@ class DirectBase(BaseGP):
             )
 
     def _check_inputs(self, num_features: int) -> None:
-        check_kernel_of("fourier" if self._is_fourier else "grief", self.kernel, num_features)
+        name = "fourier" if self._is_fourier else "grief"
+        check_kernel_of(name, self.kernel, num_features, self.num_basis)
 
     @property
     def _is_fourier(self) -> bool:

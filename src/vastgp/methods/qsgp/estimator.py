@@ -104,7 +104,8 @@ class QSGPFits(BaseGP):
         if isinstance(basis, Inducing):
             check_constant_variance(self.kernel, num_features)
         else:
-            check_kernel_of(self._bases.name_of(basis), self.kernel, num_features)
+            name = self._bases.name_of(basis)
+            check_kernel_of(name, self.kernel, num_features, self.num_basis)
 
     # ------------------------------------------------------------ fit
 

@@ -166,7 +166,7 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
                 )
 
     def _check_inputs(self, num_features: int) -> None:
-        check_spectrum(self.kernel, num_features)
+        check_spectrum(self.kernel, num_features, self.num_basis)
 
     def _search(self) -> Any:
         return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS)

@@ -63,18 +63,30 @@ class FixedBasis(NamedTuple):
         return "laplace" if isinstance(self.basis, LaplaceBasis) else self.basis
 
     def check(self, kernel: Any) -> None:
-        """Raise ``ValueError`` where basis, prior and kernel do not go together."""
+        """Raise ``ValueError`` where basis, prior, kernel and number of functions do not go together."""
         if isinstance(self.prior, KernelWeights) and self.basis in ("relevance", "grief"):
             raise ValueError(
                 f"prior='kernel' and basis={self.basis!r}: other hyperparameters are other functions there, and not "
                 "other weights. Use prior='diagonal' or 'orthogonal', or another basis."
             )
+        waves = self.basis == "random-fourier"
+        if waves and self.num_basis is not None and self.num_basis % 2:
+            raise ValueError(
+                f"num_basis must be an even number where basis='random-fourier' (cosines and sines come in pairs), "
+                f"received {self.num_basis}."
+            )
         if isinstance(kernel, str):
-            from_name(kernel)
+            kernel = from_name(kernel)
+        if self.name == "laplace" and isinstance(kernel, Kernel):
+            check_spectral_density(kernel, ", or another basis")
+        elif waves and isinstance(self.prior, KernelWeights) and isinstance(kernel, Kernel):
+            check_spectral_density(kernel, ", or another prior than 'kernel'")
 
     def check_inputs(self, kernel: Any, num_features: int) -> None:
-        """Raise ``ValueError`` for a kernel that the basis cannot have with so many inputs."""
-        check_kernel_of(self.name, kernel, num_features)
+        """Raise ``ValueError`` for a kernel that the basis cannot have with so many inputs and functions."""
+        check_kernel_of(self.name, kernel, num_features, self.num_basis)
+        if self.num_basis is not None and self.name in ("random-fourier", "laplace"):
+            self.prior.mean_of(self.num_basis)  # others may have fewer functions than are asked for
 
     # ------------------------------------------------------------ the basis
 
@@ -82,9 +94,6 @@ class FixedBasis(NamedTuple):
         self, kernel: Kernel, noise_variance: float, rows: Rows, scaling: Standardizer, seed: int
     ) -> Features:
         """Return the functions for a kernel, in standardised units."""
-        waves = self.basis == "random-fourier" and isinstance(self.prior, KernelWeights)
-        if self.name == "laplace" or waves:
-            check_spectral_density(kernel)
         count = int(self.num_basis or DEFAULT_FUNCTIONS)
         basis: Any
         if self.basis == "random-fourier":

@@ -234,6 +234,8 @@ class GriefRegressor(FixedBasisRegressor):
             learned = learning.learn(starts, how, run)
             kernel, noise = learned.params[0], float(learned.params[1].noise_variance)
         basis = GridEigenfunctionBasis.build(kernel, axes, count)
+        # refuses one of another length before the rows are summed
+        self._weights().mean_of(basis.num_basis)
         self._set_grid(basis)
         features = Features(basis, kernel, noise)
         yield from self._of_rows(features, rows, run, learned)
