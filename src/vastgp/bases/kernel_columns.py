@@ -46,17 +46,35 @@ class KernelColumnBasis(eqx.Module):
         return cls(kernel, inputs, np.float64(scale))
 
     @classmethod
-    def interpolation(cls, kernel: Kernel, inputs: np.ndarray) -> KernelColumnBasis:
+    def interpolation(
+        cls, kernel: Kernel, inputs: np.ndarray, dtype: str = "float64"
+    ) -> KernelColumnBasis:
         """Return ``phi(x) = L^-1 k(Z, x)`` with ``K(Z, Z) = L L^T``: weights ``w`` stand for values ``L w`` at Z.
+
+        ``K`` has the rounding errors of features on its diagonal. ``k(Z, x)`` errs by them, and what L^-1 makes of the
+        errors is as large as the functions where an eigenvalue of ``K`` is no larger.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        inputs : ndarray of shape (m, d)
+        dtype : {"float64", "float32"}, default "float64"
+            The precision that features will be made in.
 
         Raises
         ------
         FactorizationError
             When inputs coincide to rounding.
         """
+        matrix = covariance(kernel, inputs, inputs)
+        # norm of a symmetric matrix of m independent errors: twice sqrt(m) of their deviation, half a unit or less
+        rounding = (
+            float(np.finfo(dtype).eps) * len(matrix) ** 0.5 * float(np.mean(np.diagonal(matrix)))
+        )
         lower = np.tril(
             factorize(
-                covariance(kernel, inputs, inputs),
+                matrix,
+                rounding,
                 what="the kernel matrix of the interpolation points",
                 advice="Remove points that are almost the same, or take fewer.",
             ).lower

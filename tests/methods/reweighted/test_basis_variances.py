@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 from vastgp import RBF, ReweightedBasisRegressor
-from vastgp._precision import precision
+from vastgp._precision import as_dtype, precision
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, feature_matrix
@@ -93,3 +93,48 @@ def test_deviations_of_an_interpolant_between_many_points(count):
     np.testing.assert_allclose(variance, expected, atol=1e-9)
     np.testing.assert_allclose(samples.std(axis=1), expected**0.5, rtol=0.1)
     np.testing.assert_allclose(density, logsumexp(densities, axis=0) - np.log(count), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_interpolant_between_many_points_in_either_precision(dtype):
+    """Beside the exact process: rounding errors of features are not made as large as the functions."""
+    rng = np.random.default_rng(0)
+    Z, X = rng.uniform(-2.0, 2.0, (100, 1)), rng.uniform(-2.0, 2.0, (400, 1))
+    new, kernel = np.linspace(-1.9, 1.9, 40)[:, None], RBF(1.5, 5.0)
+    y = np.sin(2.0 * X[:, 0]) + 0.01 * rng.normal(size=400)
+    basis = KernelColumnBasis.interpolation(kernel, Z, dtype)
+    prior = KernelPrior.make(kernel, 1e-4, Z, basis.transform)
+    theta = np.log([1e-4, 1.5, 5.0])
+    with precision(dtype):
+        phi = np.asarray(feature_matrix(as_dtype(basis, dtype), jnp.asarray(X, dtype)), np.float64)
+    with precision("float64"):
+        data = prepare(SufficientStatistics.of(phi, y))
+        evidence = float(prior.log_evidence(data, jnp.asarray(theta)))
+        B = np.asarray(kernel_matrix(kernel, X, X)) + 1e-4 * np.eye(400)
+        cross = np.asarray(kernel(jnp.asarray(X), jnp.asarray(new)))
+    with precision(dtype):
+        mixture = WeightMixture(basis, prior, data, theta[None], np.zeros(100))
+        mean, variance = mixture.mean_and_latent_variance(new.astype(dtype))
+    solved = np.linalg.solve(B, cross)
+    exact = (5.0 - np.sum(cross * solved, axis=0)) ** 0.5
+    # the root of the variance times the unit of rounding of float32 is 8e-4
+    np.testing.assert_allclose(mean, solved.T @ y, atol=1e-3 if dtype == "float32" else 1e-6)
+    np.testing.assert_allclose(variance**0.5, exact, rtol=0.1 if dtype == "float32" else 1e-3)
+    expected = multivariate_normal.logpdf(y, np.zeros(400), B)
+    assert evidence == pytest.approx(expected, abs=2.0 if dtype == "float32" else 1e-3)
+
+
+def test_float32_leaves_an_interpolant_of_a_fit_as_it_is():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (400, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=400)
+    wide, narrow = (
+        ReweightedBasisRegressor("rbf", 100, basis="interpolation", dtype=dtype).fit(X, y)
+        for dtype in ("float64", "float32")
+    )
+    assert narrow.converged_
+    assert narrow.log_evidence_ == pytest.approx(wide.log_evidence_, abs=0.5)
+    for found, expected in zip(
+        *(m.predict(X, return_std=True) for m in (narrow, wide)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=2e-3)

@@ -154,9 +154,8 @@ class ReweightedBasisClassifier(BaseGPClassifier, ChosenBasis):
         # functions of the size that ours are of
         like = Bernoulli("probit") if two else Softmax(count)
         kernel, _ = find_first(self._beginning(rows, run, _NOISE_FLOOR), lambda _: like)
-        features = fixed.make(
-            kernel, 1.0, rows, scaling, run.seed
-        )  # the noise of the latent values
+        # one is the noise of the latent values
+        features = fixed.make(kernel, 1.0, rows, scaling, run.seed, self.dtype)
         statistics = self._gather(rows, features.basis)
         for found in infer_latent(
             features, statistics, lambda data: self._make_prior(features, data),

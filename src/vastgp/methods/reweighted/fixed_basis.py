@@ -91,9 +91,9 @@ class FixedBasis(NamedTuple):
     # ------------------------------------------------------------ the basis
 
     def make(
-        self, kernel: Kernel, noise_variance: float, rows: Rows, scaling: Standardizer, seed: int
-    ) -> Features:
-        """Return the functions for a kernel, in standardised units."""
+        self, kernel: Kernel, noise_variance: float, rows: Rows, scaling: Standardizer, seed: int, dtype: str
+    ) -> Features:  # fmt: skip
+        """Return the functions for a kernel, in standardised units, whose features are made in ``dtype``."""
         count = int(self.num_basis or DEFAULT_FUNCTIONS)
         basis: Any
         if self.basis == "random-fourier":
@@ -104,8 +104,11 @@ class FixedBasis(NamedTuple):
             basis = grid_eigenfunctions(kernel, rows, scaling, count)
             kernel = basis.kernel
         else:
-            kind = getattr(KernelColumnBasis, self.basis)
-            basis = kind(kernel, _some_inputs(rows, scaling, count, seed))
+            inputs = _some_inputs(rows, scaling, count, seed)
+            if self.basis == "interpolation":
+                basis = KernelColumnBasis.interpolation(kernel, inputs, dtype)
+            else:
+                basis = KernelColumnBasis.relevance(kernel, inputs)
         self.prior.mean_of(
             basis.num_basis
         )  # refuses one of another length before the rows are summed

@@ -200,7 +200,8 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
             return
         kernel, noise = find_first(beginning, lambda _: Gaussian(1.0))
         assert isinstance(noise, Gaussian)
-        features = fixed.make(kernel, float(noise.noise_variance), rows, scaling, run.seed)
+        first = float(noise.noise_variance)
+        features = fixed.make(kernel, first, rows, scaling, run.seed, self.dtype)
         yield from self._of_rows(features, rows, run)
 
     def _inferred(
@@ -222,7 +223,7 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
         assert isinstance(first, PoissonLogNormal)
         # the variance's hyper-prior has its mode where the bound is highest
         noise = max(float(first.variance), _LEAST_VARIANCE)
-        features = fixed.make(kernel, noise, rows, scaling, run.seed)
+        features = fixed.make(kernel, noise, rows, scaling, run.seed, self.dtype)
         statistics = self._gather(rows, features.basis)
         for found in infer_latent(
             features, statistics, lambda data: self._make_prior(features, data),
