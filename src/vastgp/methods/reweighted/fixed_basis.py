@@ -96,10 +96,12 @@ class FixedBasis(NamedTuple):
         """Return the functions for a kernel, in standardised units, whose features are made in ``dtype``."""
         count = int(self.num_basis or DEFAULT_FUNCTIONS)
         basis: Any
+        limits = None
         if self.basis == "random-fourier":
             basis = RandomFourierBasis(kernel, seed_key(seed), count, "orthogonal")
         elif isinstance(self.basis, LaplaceBasis):
-            basis = _laplace(kernel, scaling, self.basis.box_margin, count)
+            limits = scaling.transform_X(np.stack(scaling.x_range))
+            basis = _laplace(kernel, limits, self.basis.box_margin, count)
         elif self.basis == "grief":
             basis = grid_eigenfunctions(kernel, rows, scaling, count)
             kernel = basis.kernel
@@ -112,7 +114,7 @@ class FixedBasis(NamedTuple):
         self.prior.mean_of(
             basis.num_basis
         )  # refuses one of another length before the rows are summed
-        return Features(basis, kernel, noise_variance)
+        return Features(basis, kernel, noise_variance, limits)
 
     # ------------------------------------------------------------ the prior
 
@@ -164,10 +166,10 @@ def _kernel_prior(features: Features, num_inputs: int, dtype: str) -> WeightPrio
 
 
 def _laplace(
-    kernel: Any, scaling: Standardizer, margin: float, count: int
+    kernel: Any, limits: np.ndarray, margin: float, count: int
 ) -> LaplaceEigenfunctionBasis:
     """Return sines on a box around the data, where they are near enough to the kernel."""
-    low, high = scaling.transform_X(np.stack(scaling.x_range))
+    low, high = limits
     # a constant input: a box of the width of one standard deviation
     half = np.where(high > low, 0.5 * (high - low), 0.5) * (1.0 + margin)
     half = np.maximum(half, _LEAST_HALF_WIDTH * np.asarray(kernel.scales))

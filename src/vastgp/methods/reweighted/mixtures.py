@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from vastgp._precision import as_dtype
 from vastgp.data.tiles import over_tiles
 from vastgp.fitting.sufficient_statistics import feature_matrix
+from vastgp.methods.reweighted.beyond import Beyond
 from vastgp.methods.reweighted.evidence import EvidenceData, factor_of
 from vastgp.methods.reweighted.weight_priors import WeightPrior
 
@@ -37,8 +38,14 @@ class ComponentMixture(abc.ABC):
         What the components are made of.
     theta : ndarray of shape (T, D)
         Hyperparameters of the components, one for a fit of type II.
+
+    Attributes
+    ----------
+    beyond : Beyond or None
+        What the functions have beside those of the basis.
     """
 
+    beyond: Beyond | None = None
     # names in files and here of what the constructor takes after basis, prior and data; the last two are its moments
     _stored: ClassVar[dict[str, str]]
 
@@ -116,6 +123,8 @@ class ComponentMixture(abc.ABC):
         generator = np.random.default_rng(seed)
         weights = self._sampled_weights(num_samples, generator)
         found = np.concatenate([phi @ weights for phi in self._features(X)], axis=1)
+        if self.beyond is not None:
+            found += self.beyond.samples(X, (len(found), num_samples), generator)
         return found[0] if len(found) == 1 else np.moveaxis(found, 0, 1)
 
     def _sampled_weights(
@@ -132,6 +141,9 @@ class ComponentMixture(abc.ABC):
                 weights = np.empty((*mean.shape, num_samples))
             weights[:, :, chosen] = mean[:, :, None] + root @ normals
         return weights
+
+    def _variances_beyond(self, X: np.ndarray) -> np.ndarray:
+        return np.zeros(len(X)) if self.beyond is None else self.beyond.variances(X)
 
     def _features(self, X: np.ndarray) -> Any:
         """Yield features of tiles of rows, float64."""
@@ -201,20 +213,20 @@ class WeightMixture(ComponentMixture):
             for phi in self._features(X)
         ]
         means, variances = zip(*parts, strict=True)
-        return np.concatenate(means), np.concatenate(variances)
+        return np.concatenate(means), np.concatenate(variances) + self._variances_beyond(X)
 
     def log_density(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the log density of observations: that of the mixture, ``log mean_t N(y; mean_t, variance_t)``."""
-        found, start, lift = [], 0, self.prior.lift
+        found, start, lift, beyond = [], 0, self.prior.lift, self._variances_beyond(X)
         for phi in self._features(X):
-            target = y[start : start + len(phi)]
+            target, outside = (part[start : start + len(phi)] for part in (y, beyond))
             start += len(phi)
             logs = np.empty((self.num_components, len(phi)))
             own = phi if lift is None else phi @ lift
             for number, noise in enumerate(self.noise_variances):
                 mean, covariance = self.component(number)
                 latent = np.maximum(np.einsum("ij,ij->i", own @ covariance, own), 0.0)
-                variance = latent + noise
+                variance = latent + outside + noise
                 logs[number] = -0.5 * (
                     (target - phi @ mean) ** 2 / variance + np.log(2.0 * np.pi * variance)
                 )
@@ -292,7 +304,7 @@ class LatentMixture(ComponentMixture):
         for phi in self._features(X):
             means.append(self.means @ phi.T)
             within.append(np.sum((phi @ self.within) ** 2, axis=1))
-        return np.concatenate(means, axis=-1), np.concatenate(within)
+        return np.concatenate(means, axis=-1), np.concatenate(within) + self._variances_beyond(X)
 
 
 def _squeezed(values: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ from vastgp._precision import precision
 from vastgp.data.archive import above, below
 from vastgp.fitting.module_state import module_from_state, module_to_state
 from vastgp.kernels import Kernel, from_spec, to_spec
+from vastgp.kernels.stationary import Stationary
+from vastgp.methods.reweighted.beyond import Beyond
 from vastgp.methods.reweighted.diagnosis import Chains
 from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.kernel_weight_prior import KernelPrior
@@ -30,11 +32,15 @@ _STORED = (DiagonalPrior, KernelPrior, OrthogonalPrior, ScalePrior, SpectralPrio
 
 @dataclass(frozen=True)
 class Features:
-    """A basis and the kernel and noise that it was made for, in standardised units."""
+    """A basis and the kernel and noise that it was made for, in standardised units.
+
+    ``limits``, of shape (2, d), is the range of the data where functions vanish beyond it and the kernel's do not.
+    """
 
     basis: Any
     kernel: Kernel
     noise_variance: float
+    limits: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +99,16 @@ class FixedBasisModel:
         """The posterior of the functions."""
         parts = self.features.basis, self.prior, self.data, self.theta
         if self.coordinates is None:
-            return WeightMixture(*parts, self.mean)
-        return LatentMixture(*parts, self.coordinates)
+            return self._beyond_too(WeightMixture(*parts, self.mean))
+        return self._beyond_too(LatentMixture(*parts, self.coordinates))
+
+    def _beyond_too(self, mixture: Any) -> Any:
+        """Return the mixture with what its functions have beyond the data."""
+        limits, kernel = self.features.limits, self.kernel
+        if limits is not None:
+            assert isinstance(kernel, Stationary)
+            mixture.beyond = Beyond(kernel, self.noise_variance, *limits)
+        return mixture
 
     @property
     def noise_variance(self) -> float:
@@ -126,6 +140,8 @@ class FixedBasisModel:
         for name, (_, own) in parts.items():
             arrays |= above(f"{name}/", own)
         arrays |= self.predictor.to_arrays()
+        if self.features.limits is not None:
+            arrays["limits"] = self.features.limits
         state["noise"] = self.features.noise_variance
         state["mixing"] = None
         if self.draws is not None:
@@ -145,13 +161,14 @@ class FixedBasisModel:
         kernel = from_spec(state["kernel"], below("kernel/", arrays))
         coordinates, mean = arrays.get("coordinates"), arrays.get("prior_mean")
         model = cls(
-            Features(basis, kernel, state["noise"]), prior, data, arrays["theta"],
+            Features(basis, kernel, state["noise"], arrays.get("limits")), prior, data, arrays["theta"],
             np.zeros(basis.num_basis) if mean is None else mean, coordinates,
             below("draws/", arrays) or None, *(state["mixing"] or ()),
         )  # fmt: skip
         mixture = WeightMixture if coordinates is None else LatentMixture
         # what is cached: moments are not computed again
-        vars(model)["predictor"] = mixture.from_arrays(basis, prior, data, arrays)
+        made = mixture.from_arrays(basis, prior, data, arrays)
+        vars(model)["predictor"] = model._beyond_too(made)
         return model
 
 

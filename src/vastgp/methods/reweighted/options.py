@@ -186,8 +186,9 @@ class LaplaceBasis(Options):
     box_margin : float, default 0.5
         How far the box reaches beyond the data, relative to half their range. It is no narrower than four lengthscales
         of the kernel that the basis is made for.
-        The sines vanish at its walls, and beyond them they go on as mirror images: near the walls and outside
-        neither means nor deviations are to be relied on. A wider box takes more functions.
+        The sines vanish at its walls, and beyond them they go on as mirror images: near the walls and outside means are
+        not to be relied on. Deviations are as large as the kernel's there: to those of the sines what observations at
+        the end of the data's range leave open is added. A wider box takes more functions.
     """
 
     box_margin: Annotated[float, Positive()] = 0.5
