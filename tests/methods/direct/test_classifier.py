@@ -11,7 +11,7 @@ from estimators.classifier_conformance import AVERAGED, ClassifierConformance, s
 from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, DirectClassifier
 from vastgp.likelihoods import OneVsRest
-from vastgp.options import Fixed, MeanField, Mixture, Subset
+from vastgp.options import Fixed, MeanField, Mixture, Subset, Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -72,6 +72,34 @@ def test_both_bounds_classify_and_the_quadratic_one_is_higher():
         -model.log_predictive_density(new_X, new_y).mean() for model in (quadratic, exponential)
     ]
     assert scores[0] < 0.5 and scores[0] < scores[1] + 0.02
+
+
+def large_variance(variance):
+    """Fit the exponential bound; return the model, its score, and the bound of weights that are zero."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (200, 2))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=200) > 0.0
+    family, kernel = MeanField(logistic_bound="exponential"), RBF([1.0, 1.0], variance)
+    model = DirectClassifier(kernel, 20, hyperparameters=Fixed(), family=family).fit(X, y)
+    # -n E[exp(0)] - KL
+    of_zero = -200.0 + 20.0 * float(Support().masses().log_mass.max())
+    return model, model.score(X, y), of_zero
+
+
+@pytest.mark.parametrize("variance", [50.0, 1e3])
+def test_the_exponential_bound_begins_where_it_is_finite(variance):
+    """A start as wide as the prior was at -1e22, and ended at -4e5 and called that converged."""
+    model, score, of_zero = large_variance(variance)
+    assert model.elbo_ > of_zero + 50.0 and score > 0.75 and model.converged_
+
+
+@pytest.mark.parametrize("variance", [1e5, 1e6])
+def test_what_is_no_better_than_weights_that_are_zero_has_not_converged(variance):
+    """One step of a weight moves the function by forty and more: no weight can be anything but zero."""
+    message = "is no higher than that of weights that are all zero"
+    with pytest.warns(ConvergenceWarning, match=message):
+        model, _, of_zero = large_variance(variance)
+    assert not model.converged_ and model.elbo_ == pytest.approx(of_zero)
 
 
 def three(n=240, seed=0):

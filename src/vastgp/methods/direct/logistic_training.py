@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -34,16 +35,21 @@ from vastgp.methods.direct.logistic_bound import (
 )
 from vastgp.methods.direct.model import (
     DiscreteLogits,
+    DiscreteModel,
     QuadraticLikelihood,
     Weights,
+    values_and_prior,
     weights_moments,
 )
 from vastgp.methods.direct.start import normal_weights
-from vastgp.methods.direct.training import DiscreteFit, coordinate_sweep
+from vastgp.methods.direct.training import DiscreteFit, coordinate_sweep, softmax
 
 # Features are kept between passes up to this many numbers, made again beyond.
 _KEPT_ENTRIES = 20_000_000
 _SWEEPS = 5
+# Parts of the means of a start, and squared deviations relative to the squared step between values, that are tried.
+_PARTS, _SHARES = (1.0, 0.5, 0.0), (1.0 / 4.0, 1.0 / 16.0)
+_ROUNDING = 1e-6  # of bounds that are the same
 # Most passes over the rows that renew the quadratic bound.
 _MOST_PASSES = 60
 
@@ -217,7 +223,13 @@ def fit_exponential(
     recipe: Recipe,
     run: Run,
 ) -> FittedWeights:
-    """Fit one function by Theorem 7.2, all rows at once, from where the quadratic bound under the prior leads."""
+    """Fit one function by Theorem 7.2, all rows at once.
+
+    It begins where the quadratic bound under the prior leads, or nearer to zero and narrower where the bound is higher
+    there: ``E[exp(-y f)]`` is ``exp(-y m + s^2 / 2)`` of a normal ``f``, 1e22 where a kernel of large variance leaves
+    deviations of ten, and from there no ascent comes back. Where the bound ends no higher than that of weights that are
+    zero, these are the answer, which has not converged.
+    """
     with precision("float64"):
         logits, model = _begin(first, which, recipe, run)
         own, targets = features.whole()
@@ -232,11 +244,47 @@ def fit_exponential(
             value, slope = processes.summed(found)
             return float(value), slope
 
+        def highest() -> list[int | float]:
+            bounds = np.array([objective(each)[0] for each in starts])
+            bounds[np.isnan(bounds)] = -np.inf
+            best = int(np.argmax(bounds[:-1]))
+            return [best if np.isfinite(bounds[best]) else -1, float(bounds[-1])]
+
+        starts = _nearer(logits, model)
+        best, of_zero = run.once(f"{_name(which)}begins", highest)
         found = maximise_real(
-            objective, logits, max_iter=recipe.family.max_iter, tol=0.1 * recipe.tol, scale=recipe.rows,
+            objective, starts[int(best)], max_iter=recipe.family.max_iter, tol=0.1 * recipe.tol, scale=recipe.rows,
             record=run.evaluations(f"{_name(which)}weights"),
         )  # fmt: skip
-    return as_fitted(DiscreteFit.of_lbfgs(found, found.params), model)
+    fit = DiscreteFit.of_lbfgs(found, found.params)
+    if found.converged and fit.objective <= of_zero + _ROUNDING * abs(of_zero):
+        reason = f"the bound, {fit.objective:.4g}, is no higher than that of weights that are all zero, {of_zero:.4g}"
+        fit = replace(
+            fit,
+            logits=jax.device_put(starts[-1]),
+            objective=of_zero,
+            reason=reason,
+            converged=False,
+        )
+    return as_fitted(fit, model)
+
+
+def _nearer(logits: DiscreteLogits, model: DiscreteModel) -> list[DiscreteLogits]:
+    """Return logits, others with parts of their means and narrower ones, and at last those of weights that are zero.
+
+    Narrower ones have a quarter or a sixteenth of the squared step between values: of the next values probabilities of
+    e^-2 and e^-8 are left, whose slopes do not vanish (a 64th: ascents ended lower).
+    """
+    values = np.asarray(values_and_prior(logits, model)[0])
+    squared_step = np.mean(np.diff(values, axis=1), axis=1, keepdims=True) ** 2
+    mean = np.sum(softmax(logits.weights)[0] * values, axis=1, keepdims=True)
+
+    def around(centre: Any, share: float) -> DiscreteLogits:
+        weights = -0.5 * (values - centre) ** 2 / (share * squared_step)
+        return logits._replace(weights=(weights - np.max(weights, axis=1, keepdims=True))[None])
+
+    nearer = [around(part * mean, share) for part in _PARTS for share in _SHARES]
+    return [logits, *nearer, around(0.0, 1e-3)]
 
 
 def _name(which: int | None) -> str:
