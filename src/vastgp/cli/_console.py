@@ -55,6 +55,7 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
 def wrapped(rows: Sequence[tuple[str, ...]]) -> None:
     """Name and text, one pair a line, or with further columns between; long text goes on below itself."""
     from rich.table import Table
+    from rich.text import Text
 
     grid = Table.grid(padding=(0, 2, 0, 0))
     whole = max(len(row[0]) for row in rows) <= _LONGEST_NAME
@@ -62,7 +63,8 @@ def wrapped(rows: Sequence[tuple[str, ...]]) -> None:
         first = number == 0
         grid.add_column(style="dim" if first else "", overflow="fold", no_wrap=first and whole)
     for row in rows:
-        grid.add_row("  " + row[0], *row[1:])
+        # as text, since rich takes the brackets of names such as `depth [m]` for markup in strings
+        grid.add_row(*map(Text, ("  " + row[0], *row[1:])))
     console().print(grid)
 
 
@@ -75,6 +77,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str =
     from rich import box
     from rich.cells import cell_len
     from rich.table import Table
+    from rich.text import Text
 
     out, names = console(), [row[0] for row in rows]
     longest = max(map(cell_len, [columns[0], *names]))
@@ -89,11 +92,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str =
             break
     first = min(longest, max(room, least))
     out.width = max(out.width, first + sum(widths) + beside)
-    grid = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    head = Text(title) if title else None
+    grid = Table(title=head, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for i, (name, width) in enumerate(zip(columns, [first, *widths], strict=True)):
-        grid.add_column(name, justify="right" if i else "left", width=width, overflow="fold")
+        grid.add_column(Text(name), justify="right" if i else "left", width=width, overflow="fold")
     for row in rows:
-        grid.add_row(_hanging(row[0], first), *row[1:])
+        grid.add_row(*map(Text, (_hanging(row[0], first), *row[1:])))  # see `wrapped`
     out.print(grid, crop=False)
 
 
