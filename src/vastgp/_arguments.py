@@ -187,8 +187,37 @@ class RandomState:
 def check_arguments(owner: Any) -> None:
     """Raise ``ValueError`` for the first argument of an object's constructor that is not what it was declared to be."""
     for name, checks in declared(type(owner)).items():  # type: ignore[arg-type]
-        for check in checks:
-            check(name, getattr(owner, name))
+        value = getattr(owner, name)
+        try:
+            for check in checks:
+                check(name, value)
+        except ValueError as error:
+            advice = _of_options(type(owner), value)
+            if not advice:
+                raise
+            raise ValueError(f"{error} {advice}") from None
+
+
+def _of_options(cls: type[Any], value: Any) -> str:
+    """Say which argument takes an options object that another one refuses; nothing of other values."""
+    if isinstance(value, type) and issubclass(value, Options):
+        return f"It is a class: write {value.__name__}(...), an object of it."
+    if not isinstance(value, Options):
+        return ""
+    made = f"{type(value).__name__}(...)"
+    for name, checks in declared(cls).items():  # type: ignore[arg-type]
+        if checks and all(_takes(check, name, value) for check in checks):
+            return f"{made} belongs to another argument: write {name}={made}."
+    return f"No argument of {cls.__name__} takes {made}."
+
+
+def _takes(check: Check, name: str, value: Any) -> bool:
+    """Whether a check lets a value pass."""
+    try:
+        check(name, value)
+    except ValueError:
+        return False
+    return True
 
 
 @functools.cache
