@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from typing import Any
 
+import cftime
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -211,6 +213,27 @@ def test_bad_X(X: object, error: type[Exception], message: str) -> None:
             r"Input y contains NaN: at row 2\.",
         ),
         (np.array(["2020-01-01"] * 4, "M8[D]"), ValueError, "y holds dates or durations"),
+        (
+            pd.Series(pd.period_range("2020-01", periods=4, freq="M")),
+            ValueError,
+            r"y holds periods .*example Period\('2020-01', 'M'\)\. Expected numbers\. .*ordinal of a period",
+        ),
+        (
+            [pd.NaT, *pd.period_range("2020-01", periods=3, freq="M")],
+            ValueError,
+            "y holds periods",
+        ),
+        (pd.interval_range(0, 4), ValueError, r"y holds intervals .*Interval\(0, 1.*its mid"),
+        (
+            [datetime.date(2020, 1, day) for day in (1, 2, 3, 4)],
+            ValueError,
+            r"y holds dates or durations \(dtype object\), for example .*since the first row",
+        ),
+        (
+            [cftime.Datetime360Day(2020, 2, day) for day in (27, 28, 29, 30)],
+            ValueError,
+            r"y holds dates or durations \(dtype object\), for example cftime",
+        ),
         (
             "target",
             ValueError,

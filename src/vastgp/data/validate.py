@@ -6,6 +6,7 @@ phrase for the same mistake, its words are part of ours: its conformance checks,
 
 from __future__ import annotations
 
+import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,6 +21,11 @@ _SEARCH_ROWS = 65_536
 _FILL_GAPS = (
     "Drop these rows, or fill the gaps first (for example with sklearn.impute.SimpleImputer)."
 )
+_AS_NUMBERS = (
+    "Convert them to a number in a unit that means something for the problem, such as days since the "
+    "first row"
+)
+_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _RESHAPE = (
     "Reshape your data: X.reshape(-1, 1) if it is one feature of many rows, X.reshape(1, -1) if it is one row of many "
     "features."
@@ -98,8 +104,7 @@ def numeric_array(values: object, argument: str) -> np.ndarray:
         )
     if kind in "mM":
         raise ValueError(
-            f"{argument} holds dates or durations (dtype {array.dtype}). Expected numbers. Convert them to a number in "
-            "a unit that means something for the problem, such as days since the first row."
+            f"{argument} holds dates or durations (dtype {array.dtype}). Expected numbers. {_AS_NUMBERS}."
         )
     if kind == "V":
         raise ValueError(
@@ -111,6 +116,7 @@ def numeric_array(values: object, argument: str) -> np.ndarray:
 
 def _numbers_from_objects(array: np.ndarray, argument: str) -> np.ndarray:
     """Float64 values of an array of Python objects. Numeric text is refused, as it is in an array of strings."""
+    firsts: dict[type, object] = {}
     for value in array.flat:
         if isinstance(value, str | bytes):
             raise ValueError(
@@ -121,6 +127,13 @@ def _numbers_from_objects(array: np.ndarray, argument: str) -> np.ndarray:
             raise ValueError(
                 f"Complex data not supported: {argument} holds {value!r}. Expected real numbers. Pass real and "
                 "imaginary part (or modulus and phase) as separate columns."
+            )
+        firsts.setdefault(type(value), value)
+    for value in firsts.values():
+        words, advice = _no_number(value)
+        if words:
+            raise ValueError(
+                f"{argument} holds {words} (dtype object), for example {value!r}. Expected numbers. {advice}."
             )
     missing = sys.modules.get("pandas")
     if missing is not None:
@@ -138,6 +151,22 @@ def _numbers_from_objects(array: np.ndarray, argument: str) -> np.ndarray:
         raise ValueError(
             f"{argument} has dtype object: {error}. Expected rows of numbers, all of one length."
         ) from error
+
+
+def _no_number(value: object) -> tuple[str, str]:
+    """Say in words what dates, durations and intervals as Python objects are, and what to do; nothing of others."""
+    kind, parts = type(value), ("year", "month", "day")
+    if kind.__name__ == "NaTType":  # whatever the others are
+        return "", ""
+    of_pandas = kind.__module__.partition(".")[0] == "pandas"
+    if of_pandas and kind.__name__ == "Period":
+        return "periods", f"{_AS_NUMBERS}; the ordinal of a period counts them"
+    if of_pandas and kind.__name__ == "Interval":
+        return "intervals", "Take a number of each, such as its mid"
+    # of calendars of their own have these parts, too
+    if isinstance(value, _DATES) or all(hasattr(value, part) for part in parts):
+        return "dates or durations", _AS_NUMBERS
+    return "", ""
 
 
 def _first(array: np.ndarray) -> object:
