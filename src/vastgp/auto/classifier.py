@@ -30,6 +30,7 @@ from vastgp.data import Rows, observations
 from vastgp.data.labels import encode_as, read_labels
 from vastgp.data.missing import missing_in
 from vastgp.data.own_noise import OwnNoise
+from vastgp.estimators.arguments import refuse_own_noise
 
 _LEAST_PROBABILITY = 1e-12
 
@@ -77,7 +78,7 @@ class GPClassifier(ClassifierMixin, FrontDoor):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, **others: Any) -> Any:
         """Find a model for a table, within the budget.
 
         Parameters
@@ -96,7 +97,10 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         ------
         ValueError
             For what cannot be used; the message names the column or argument, what it held and what to do.
+        TypeError
+            For any other argument: ``sample_weight`` is taken by some classifiers, as the message says.
         """
+        refuse_own_noise(type(self).__name__, others)
         warn_of_index(X)
         return self._fit_whole(X, y, OwnNoise(None, None))
 
