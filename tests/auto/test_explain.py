@@ -118,7 +118,9 @@ def test_advice_rests_on_what_happened():
     rng = np.random.default_rng(2)
     normal = [advice(u=rng.uniform(size=1000)) for _ in range(100)]
     assert sum(map(bool, normal)) <= 1
-    assert "student-t" in advice(u=ndtr(rng.standard_t(3, 1000)))[0]
+    tails = ndtr(rng.standard_t(3, 1000))
+    assert "student-t" in advice(u=tails)[0] and "% of the held-out rows are" in advice(u=tails)[0]
+    assert "% of the given rows are" in advice(u=tails, about="given")[0]
     skew = ndtr((rng.gamma(2.0, size=1000) - 2.0) / np.sqrt(2.0))
     assert "logarithm" in advice(u=skew, positive=True)[0]
     assert "mostly small values" in advice(u=1.0 - skew)[0]

@@ -56,6 +56,10 @@ def sales(n=120, seed=0):
     return frame
 
 
+def scored(name, model):
+    return name if model.calibration_.name == "none" else f"{name}, calibrated"
+
+
 class Page(HTMLParser):
     def __init__(self, path):
         super().__init__(convert_charrefs=True)
@@ -169,7 +173,7 @@ def test_a_page_about_given_rows(model, tmp_path):
     truth = fresh["price"].to_numpy()[there]
     assert ("typical error (RMSE)", number(np.sqrt(np.mean((truth - found) ** 2)))) in data.scores
     loss = -np.mean(model.log_predictive_density(fresh[there]))
-    assert ("NLPD, calibrated", number(loss)) in data.scores
+    assert (scored("NLPD", model), number(loss)) in data.scores
     row, y, _, _, inputs = data.surprises[0]
     assert row == 7 and y == fresh["price"][7] and inputs["city"] == fresh["city"][7]
     assert data.calibration.rows == 79 and "1 rows without a target were left out." in data.notes
@@ -182,6 +186,25 @@ def test_a_page_about_given_rows(model, tmp_path):
     model.report(tmp_path / "a.html", tmp_path / "fresh.parquet")
     model.report(tmp_path / "b.html", fresh)
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+@pytest.mark.parametrize("calibrate", [None, "scale"])
+def test_scores_are_called_calibrated_where_they_are(calibrate):
+    table = sales(100, seed=2)
+    numbers = vastgp.GPRegressor(method="exact", max_work=20_000, calibrate=calibrate)
+    calibrate = calibrate and "temperature"
+    label = np.where(table["price"] > 0.3, "high", "low")
+    classes = vastgp.GPClassifier(method="tsvgp", max_work=20_000, calibrate=calibrate)
+    for model, score, y in (
+        (numbers.fit(table, "price"), "NLPD", "price"),
+        (classes.fit(table.drop(columns="price"), label), "log loss", label),
+    ):
+        for data in (report_data(model), report_data(model, table, y)):
+            assert data.scores[1][0] == (f"{score}, calibrated" if calibrate else score)
+            assert ("none was calibrated" in data.calibrated) == (calibrate is None)
+        # simple methods are judged by the rows that the page is about, models by those that the fit held out
+        assert data.baselines[0]["note"] == "of the given rows, without inputs"
+        assert report_data(model).baselines[0]["note"] == "of the same rows, without inputs"
 
 
 def test_effects_are_in_units_of_the_table(model, table):
@@ -215,7 +238,7 @@ def test_classes(tmp_path):
     proba = model.predict_proba(table)
     code = np.searchsorted(model.classes_, label)
     loss = -np.mean(np.log(proba[np.arange(len(code)), code]))
-    assert ("log loss, calibrated", number(loss)) in data.scores
+    assert (scored("log loss", model), number(loss)) in data.scores
     assert data.importance[0][0] == "area"
     assert data.effect_of == "probability of low"
     area = next(effect for effect in data.effects if effect[0] == "area")

@@ -131,7 +131,7 @@ def importance_figure(data: ReportData) -> list[str]:
         _drawn(
             partial(plots.importance_plot, names, *losses),
             "importance",
-            "Loss of held-out log density when each input is shuffled",
+            f"Loss of log density of {data.about} rows when each input is shuffled",
             "Of two inputs that tell the same, each can be done without.",
             height=1.3 + 0.26 * min(len(names), 15),
         )

@@ -23,6 +23,7 @@ def advice(
     seconds: Any = None,
     importance: Any = (),
     positive: Any = False,
+    about: str = "held-out",
 ) -> list[str]:
     """Return suggestions in words, each with what it rests on; an empty list where nothing speaks for any.
 
@@ -41,6 +42,8 @@ def advice(
         As from `permutation_importance`.
     positive : bool, default False
         Whether all targets are, so that a logarithm is possible.
+    about : str, default "held-out"
+        What to call the rows of ``u``.
     """
     found = []
     more = "" if seconds is None else f", such as max_seconds={4 * float(seconds):.0f}"
@@ -51,7 +54,7 @@ def advice(
             f"More time: the model saw {rows_used:,} of {rows:,} rows. Give it more{more}."
         )
     if u is not None and len(u):
-        found += _of_shape(normal_scores(u), positive)
+        found += _of_shape(normal_scores(u), positive, about)
     if record is not None and any(one.differs for one in record.by_std):
         found.append(
             "Noise that depends on the inputs: intervals do not hold alike where the model is sure and where not. "
@@ -97,7 +100,15 @@ def calibration_of(model: Any) -> str:
     return f"Which rows are at a heap: {of_which} The rest: {calibration_in_words(rest)}"
 
 
-def _of_shape(z: np.ndarray, positive: bool) -> list[str]:
+def is_calibrated(model: Any) -> bool:
+    """Whether anything corrects what the model of a fitted front door says: of a target with heaps, of either part."""
+    found = [model.calibration_, getattr(model, "rest_calibration_", None)]
+    if found[1] is not None:
+        found += [model.at_heap_.calibration_, model.interval_calibration_]
+    return any(one is not None and one.name != "none" for one in found)
+
+
+def _of_shape(z: np.ndarray, positive: bool, about: str) -> list[str]:
     """What the normal scores say of the likelihood: skewness, and tails."""
     n, scale = len(z), np.median(np.abs(z)) / 0.6745
     inner = np.clip((z - np.median(z)) / max(scale, 1e-12), -_FAR, _FAR)
@@ -113,7 +124,7 @@ def _of_shape(z: np.ndarray, positive: bool) -> list[str]:
     beyond = float(np.mean(np.abs(z) > _FAR * scale))
     if beyond > chance + 4.0 * np.sqrt(chance / n) and beyond > 3.0 * chance:
         return [
-            f"Outliers: {100.0 * beyond:.1f} % of the held-out rows are beyond three deviations, where 0.3 % would be. "
+            f"Outliers: {100.0 * beyond:.1f} % of the {about} rows are beyond three deviations, where 0.3 % would be. "
             "Try likelihood='student-t'."
         ]
     return []

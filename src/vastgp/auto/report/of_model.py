@@ -20,7 +20,7 @@ from vastgp.auto.report.effects_of import effects_of, importance_with_lengthscal
 from vastgp.auto.report.explain import surprises
 from vastgp.auto.report.forecast import forecast_of
 from vastgp.auto.report.html import number, percent, shortened
-from vastgp.auto.report.next_steps import advice, calibration_of
+from vastgp.auto.report.next_steps import advice, calibration_of, is_calibrated
 from vastgp.auto.report.places import cell, grouped
 from vastgp.auto.report.rows import About, bounded, given_rows, held_out_rows
 from vastgp.auto.report.words import (
@@ -108,13 +108,17 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
     loss, rmse = -(about.log_density + change), np.sqrt(np.mean((about.y - about.mean) ** 2))
     scores = [
         ("typical error (RMSE)", number(rmse)),
-        ("NLPD, calibrated", number(float(np.mean(loss)))),
+        (_scored("NLPD", model), number(float(np.mean(loss)))),
     ]
     data = dataclasses.replace(data, surprises=found, scores=scores)
     if not about.enough:
         return dataclasses.replace(data, advice=advice(**common))
     record = calibration_record(about.y, about.mean, std, u, *grouped(about.columns))
-    common |= {"record": record, "positive": bool(np.min(about.y) > 0.0)}
+    common |= {
+        "record": record,
+        "positive": bool(np.min(about.y) > 0.0),
+        "about": about.called,
+    }
     heap = getattr(model, "heap_", None)
     if _noise_is_open(model) and heap is None:
         common["u"] = np.nan_to_num(ndtr(bounded(about.scores)))
@@ -128,7 +132,7 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
         u=u,
         low=about.low,
         high=about.high,
-        baselines=[_mean_alone(about.y, heap)],
+        baselines=[_mean_alone(about.y, heap) | _whose(about)],
         advice=_more_time(model) + advice(**common),
     )
 
@@ -166,7 +170,6 @@ def _mean_alone(y: np.ndarray, heap: Heap | None = None) -> dict[str, Any]:
         "nlpd_error": float(np.std(loss) / np.sqrt(len(y))),
         "rmse": float(np.std(y)),
         "coverage": float(np.mean(np.abs(scores) < 1.959964)),
-        "note": "of the same rows, without inputs",
     }
 
 
@@ -196,7 +199,7 @@ def _of_classes(data: ReportData, model: Any, about: About) -> ReportData:
     loss = -np.log(np.maximum(of_label, 1e-12))
     scores = [
         ("right", percent(float(np.mean(guess == y)))),
-        ("log loss, calibrated", number(float(np.mean(loss)))),
+        (_scored("log loss", model), number(float(np.mean(loss)))),
     ]
     data = dataclasses.replace(data, surprises=found, scores=scores)
     if not about.enough:
@@ -205,7 +208,7 @@ def _of_classes(data: ReportData, model: Any, about: About) -> ReportData:
         data,
         labels=classes[y],
         probabilities=proba,
-        baselines=[_shares_alone(y)],
+        baselines=[_shares_alone(y) | _whose(about)],
         advice=_more_time(model) + advice(**common),
     )
 
@@ -219,11 +222,21 @@ def _shares_alone(y: np.ndarray) -> dict[str, Any]:
         "nlpd": float(np.mean(loss)),
         "nlpd_error": float(np.std(loss) / np.sqrt(len(y))),
         "wrong": float(1.0 - np.max(share)),
-        "note": "of the same rows, without inputs",
     }
 
 
 # ---------------------------------------------------------------- what both have
+
+
+def _scored(name: str, model: Any) -> str:
+    """Return what a score is called: whether calibration has changed it is part of that."""
+    return f"{name}, calibrated" if is_calibrated(model) else name
+
+
+def _whose(about: About) -> dict[str, str]:
+    """Return what is noted of a simple method: models above it were judged by the rows that the fit held out."""
+    which = "same" if about.called == "held-out" else about.called
+    return {"note": f"of the {which} rows, without inputs"}
 
 
 def _columns(model: Any) -> list[tuple[str, str, str]]:
