@@ -174,3 +174,20 @@ def test_land_is_not_filled(run, tmp_path):
     )
     refused = run("fill", tmp_path / "in.nc", "--out", out, "--var", "tos", "--mask", "lnd", code=2)
     assert "has no variable 'lnd'. Did you mean 'land'?" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0, 255, 0, 255], "--mask land of '{}' holds 255 in 2 of 4 cells. Expected 1 in every cell"),
+        ([0.0, 1.0, 0.3, 0.0], "--mask land of '{}' holds 0.3 in 1 of 4 cells. Expected 1 in every"),
+        ([np.nan, 1.0, np.nan, 1.0], "holds nothing (NaN) in 2 of 4 cells. Expected 1 in every cell that is not to "
+         "be filled, 0 elsewhere: give 0 where it is missing"),
+        (["sea", "land", "sea", "sea"], "--mask land of '{}' holds 'sea' in 4 of 4 cells. Expected 1 in every"),
+    ],
+)  # fmt: skip
+def test_a_mask_of_other_values_is_told_by_its_option(run, tmp_path, values, said):
+    source = tmp_path / "in.nc"
+    climate().assign(land=("lat", values)).to_netcdf(source, engine="h5netcdf")
+    given = ("--out", tmp_path / "out.nc", "--var", "tos", "--mask", "land", *FAST)
+    assert said.format(source) in run("fill", source, *given, code=2).err

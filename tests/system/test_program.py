@@ -98,6 +98,20 @@ def test_names_that_the_terminal_has_no_letters_for(files, tmp_path):
     assert "temp\\xe9rature" in result.stdout
 
 
+@pytest.mark.parametrize("where", ["stdout", "stderr"])
+def test_a_closed_pipe_ends_the_program_quietly(files, model, where):
+    """As `vastgp info m.vastgp | head -0`: exit code 141, and nothing on the other stream."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {where: writing}
+    asked = model if where == "stdout" else files / "none.vastgp"
+    program = subprocess.Popen([PROGRAM, "info", str(asked)], text=True, **streams)
+    os.close(writing)
+    said = program.communicate(timeout=120)
+    assert program.returncode == 141
+    assert "".join(filter(None, said)) == ""
+
+
 def test_no_progress_without_a_terminal(files, model, tmp_path):
     result = start("predict", model, files / "new.parquet", "--out", tmp_path / "out.csv")
     assert result.returncode == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,13 +13,27 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 40  # which is not broken into lines
 _SHORT_NAME = 16  # letters that a name in a table has at least on a line
+CLOSED_PIPE = 141  # nobody reads any more, as shells count it
 
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the stream as it is now; rich takes colour and width from it."""
+    return _kind()(stderr=stderr, highlight=False)
+
+
+@functools.cache
+def _kind() -> type[Console]:
+    """Return rich's console, with an end of its own where what it writes to is closed, as by ``| head``."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    class OurConsole(Console):
+        def on_broken_pipe(self) -> None:
+            # else Python says at its end that it could not write the rest
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:
+                os.dup2(nowhere.fileno(), self.file.fileno())
+            raise SystemExit(CLOSED_PIPE)
+
+    return OurConsole
 
 
 def message(kind: str, text: str, *, style: str) -> None:

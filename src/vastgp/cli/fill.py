@@ -230,9 +230,23 @@ def _given(
 
 def _mask(dataset: Any, name: str, source: Path) -> Any:
     """Return the cells that are not to be filled."""
+    import numpy as np
+
     if name not in dataset.variables:
         return _named(dataset, name, source)  # says what there is
     mask = dataset[name].load()
+    values = np.asarray(mask.values)
+    other = values[~((values == 0) | (values == 1))]
+    if other.size:
+        missing = values.dtype.kind == "f" and bool(np.isnan(other).all())
+        instead = (
+            "give 0 where it is missing" if missing else "compare it, such as land = fraction > 0.5"
+        )
+        raise BadInput(
+            f"--mask {name} of {str(source)!r} holds {'nothing (NaN)' if missing else repr(other[:1].tolist()[0])} in "
+            f"{other.size:,} of {values.size:,} cells. Expected 1 in every cell that is not to be filled, 0 elsewhere: "
+            f"{instead}, and write that to the file as a variable."
+        )
     if mask.attrs.get("standard_name") == "sea_binary_mask":  # 1 where there is sea
         return (mask == 0).drop_attrs()
     return mask
