@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.cli import _console
 from wave_table import FEATURES, fit_exact
 
@@ -45,3 +46,10 @@ def test_info_and_evaluate_show_names_with_units(run, bracketed):
         assert f"  {name} " in said
     said = run("evaluate", bracketed / "m.vastgp", bracketed / "test.csv").out
     assert "in units of t [K]" in said
+
+
+def test_zero_has_no_sign():
+    assert _console.number(-0.0) == "0" and _console.number(-0.5) == "-0.5"
+    entry = Entry("exact", "own", 10, 1.0, nlpd=-0.0, nlpd_error=0.1, error=0.2)
+    (row,) = [line for line in str(Leaderboard((entry,))).splitlines() if "exact" in line]
+    assert " 0 " in row and "-0" not in row

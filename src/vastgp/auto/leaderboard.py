@@ -130,7 +130,7 @@ class Leaderboard(Sequence[Entry]):
                 f"{entry.seconds:.1f}",
             ]
             if np.isfinite(entry.nlpd):
-                line += [f"{entry.nlpd:.4g}", f"{entry.nlpd_error:.2g}", f"{entry.error:.4g}"]
+                line += [f"{entry.nlpd + 0.0:.4g}", f"{entry.nlpd_error:.2g}", f"{entry.error:.4g}"]
                 line += [] if self.classes else [f"{entry.coverage:.1%}"]
             else:
                 line += [entry.note.splitlines()[0][:80] if entry.note else "not scored"]

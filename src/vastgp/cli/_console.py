@@ -135,6 +135,7 @@ def number(value: Any, digits: int = 4) -> str:
     """A number to `digits` significant digits; None and NaN as a dash."""
     if value is None or value != value:
         return "-"
+    value = value + 0.0  # of -0.0 makes 0.0
     return f"{value:.{digits}g}" if abs(value) < 1e5 else f"{value:.3e}"
 
 

@@ -97,9 +97,27 @@ def _draw_objective(ax: Axes, columns: dict[str, FloatArray], against: str) -> N
 
 def _draw_residual(ax: Axes, columns: dict[str, FloatArray], against: str) -> None:
     x, residual = columns[against], columns["residual"]
-    kept = np.isfinite(residual) & (residual > 0.0)
+    kept = np.isfinite(residual)
+    x, residual = x[kept], residual[kept]
     style = "o-" if kept.sum() <= 30 else "-"
-    ax.semilogy(x[kept], residual[kept], style, color=ACCENT, lw=1.8, ms=4)
+    positive = residual > 0.0
+    if not positive.any():  # nothing that a logarithmic axis could show
+        ax.plot(x, residual, style, color=ACCENT, lw=1.8, ms=4)
+    else:
+        # a decade below all others, where zero has no place of its own
+        shown = np.where(positive, residual, 0.1 * residual[positive].min())
+        ax.semilogy(x, shown, style, color=ACCENT, lw=1.8, ms=4, label="residual")
+        if not positive.all():
+            ax.plot(
+                x[~positive],
+                shown[~positive],
+                "v",
+                color=ACCENT,
+                mfc="white",
+                ms=7,
+                label="zero or below",
+            )
+            ax.legend(frameon=False, loc="best")
     plain(ax, title="Residual", xlabel=_axis_label(against), ylabel="relative residual")
     ax.grid(axis="y", which="major", alpha=0.25)
 
