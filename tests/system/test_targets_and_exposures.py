@@ -195,7 +195,7 @@ def test_exposures_that_are_none_are_named(run, folder, counts, several, tmp_pat
         (data, ("--exposure", "years", "--method", "tsvgp"), "--exposure is for --method auto"),
         (data, ("--exposure", "years", "--features", "age,years"), "names the exposure 'years'"),
         (data, ("--exposure", "years", "--classes"), "--classes: counts with --exposure years"),
-        (tmp_path / "zero.csv", ("--exposure", "years"), "exposure='years' must hold finite numbers"),
+        (tmp_path / "zero.csv", ("--exposure", "years"), "Error: --exposure years must hold finite numbers"),
         (tmp_path / "shares.csv", ("--exposure", "years"), "'claims' has exposures, and holds 120"),
     ):  # fmt: skip
         text = run("fit", source, "-t", "claims", *arguments, *out, code=2).err

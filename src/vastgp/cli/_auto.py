@@ -11,6 +11,7 @@ import numpy as np
 
 from vastgp.cli._errors import BadInput
 from vastgp.cli._estimators import make_estimator
+from vastgp.cli._model import NO_ROWS
 from vastgp.cli._tables import RawRows, open_any, rows_of
 
 AUTO = "auto"
@@ -134,6 +135,8 @@ def _kind(asked: Asked, targets: dict[str | None, np.ndarray]) -> tuple[bool, st
     numbers = several or asked.exposure is not None
     found = []
     for name, y in targets.items():
+        if not len(y):
+            raise BadInput(NO_ROWS)
         called = "the target" if name is None else f"the target {name!r}"
         try:
             kind = kind_of_target(

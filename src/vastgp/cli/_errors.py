@@ -8,7 +8,7 @@ import difflib
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import typer
@@ -25,14 +25,24 @@ class BadInput(Exception):
 
 
 @contextlib.contextmanager
-def explained(debug: bool) -> Iterator[None]:
+def explained(debug: bool, options: Mapping[str, str] | None = None) -> Iterator[None]:
     """Run a command; turn what it raises into one line and an exit code, and warnings into lines.
 
     Parameters
     ----------
     debug : bool
         Print the traceback too.
+    options : mapping, optional
+        Arguments of the library -> options of this command, by which messages name them.
     """
+    from vastgp.cli._names import as_options
+
+    options = options or {}
+
+    def show_warning(text: Warning | str, *_: Any) -> None:
+        words = as_options(" ".join(str(text).split()), options)
+        message("Warning", words, style="yellow")
+
     for stream in (sys.stdout, sys.stderr):
         if hasattr(
             stream, "reconfigure"
@@ -41,7 +51,7 @@ def explained(debug: bool) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=DeprecationWarning)  # for developers, not users
-        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        warnings.showwarning = show_warning  # type: ignore[assignment]
         try:
             yield
         except (typer.Exit, typer.Abort):
@@ -55,7 +65,7 @@ def explained(debug: bool) -> Iterator[None]:
                 import traceback
 
                 traceback.print_exc()
-            code, text = diagnosis(error)
+            code, text = diagnosis(error, options)
             message("Error", text, style="red")
             raise typer.Exit(code) from None
 
@@ -71,7 +81,7 @@ def _leave_at_once(code: int) -> None:
     os._exit(code)
 
 
-def diagnosis(error: Exception) -> tuple[int, str]:
+def diagnosis(error: Exception, options: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Exit code and one line for an exception.
 
     Validation throughout the library raises ValueError; paths that the user gave raise one of a few
@@ -80,20 +90,33 @@ def diagnosis(error: Exception) -> tuple[int, str]:
     """
     import numpy as np
 
+    from vastgp.cli._names import as_options
+
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, BadInput):
         return BAD_INPUT, text
+    text = as_options(text, options or {})
     if isinstance(
         error, FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError
     ):
         return BAD_INPUT, f"{error.filename}: {error.strerror}." if error.filename else text
     if isinstance(error, MemoryError):
-        return FAILURE, f"Out of memory ({text}); lower --num-basis, or use --dtype float32."
+        smaller = "give fewer rows, or a coarser grid"
+        if options is not None and "batch_rows" in options:
+            smaller = "lower --batch-rows"
+        if options is None or "num_basis" in options:
+            smaller = "lower --num-basis, or use --dtype float32"
+        return FAILURE, f"Out of memory ({text}); {smaller}."
     if isinstance(error, OSError | FloatingPointError | np.linalg.LinAlgError):
         return FAILURE, text
     if isinstance(error, ValueError):
         return BAD_INPUT, text
     return FAILURE, f"Unexpected {type(error).__name__}: {text} (--debug shows where)."
+
+
+def with_article(name: str) -> str:
+    """``an ExactGPRegressor``, ``a QSGPRegressor``."""
+    return f"{'an' if name[:1] in 'AEIO' else 'a'} {name}"
 
 
 def close_match(name: str, choices: Iterable[str]) -> str:
@@ -102,7 +125,3 @@ def close_match(name: str, choices: Iterable[str]) -> str:
     by_case = [choice for choice in choices if choice.lower() == name.lower()]
     found = by_case or difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
     return f" Did you mean {found[0]!r}?" if found else ""
-
-
-def _show_warning(text: Warning | str, *_: Any) -> None:
-    message("Warning", " ".join(str(text).split()), style="yellow")

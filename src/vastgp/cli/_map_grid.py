@@ -83,12 +83,15 @@ def spanned(readings: Any, step: float, edges: tuple[float, ...] | None) -> dict
             west, east = west - turn, east - turn
     else:
         west, south, east, north = edges
-    down = south + step * np.arange(int((north - south) / step + 1e-6) + 1)
-    across = west + step * np.arange(int((east - west) / step + 1e-6) + 1)
-    if len(down) * len(across) > _MOST_POINTS:
+    sizes = [int((end - begin) / step + 1e-6) + 1 for begin, end in ((south, north), (west, east))]
+    if sizes[0] * sizes[1] > _MOST_POINTS:
         raise BadInput(
-            f"--grid {step:g} makes a map of {len(down):,} x {len(across):,} points. Take a wider spacing or --bounds."
+            f"--grid {step:g} makes a map of {sizes[0]:,} x {sizes[1]:,} points. Take a wider spacing or "
+            "--bounds."
         )
+    down, across = (
+        begin + step * np.arange(size) for begin, size in zip((south, west), sizes, strict=True)
+    )
     return {space.first: down, space.second: across}
 
 

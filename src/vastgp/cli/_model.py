@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.cli._errors import BadInput, close_match
+from vastgp.cli._errors import BadInput, close_match, with_article
 from vastgp.cli._files import existing
 from vastgp.cli._parts import Part
 from vastgp.cli._tables import RawRows, inputs_of, is_front_door
+
+NO_ROWS = "The data hold no rows; give a file with at least one row below its names."
 
 
 def load_model_of_rows(path: Path) -> Any:
@@ -21,12 +23,12 @@ def load_model_of_rows(path: Path) -> Any:
     model = load_model(path)
     if hasattr(model, "kriging_"):
         raise BadInput(
-            f"{str(path)!r} holds a {type(model).__name__}, whose answers are maps. In Python, "
+            f"{str(path)!r} holds {with_article(type(model).__name__)}, whose answers are maps. In Python, "
             "vastgp.load(path).predict(grid) predicts, also of a table of points; vastgp map makes a map of readings."
         )
     if not hasattr(model, "n_features_in_"):
         raise BadInput(
-            f"{str(path)!r} holds a {type(model).__name__}, whose data are a grid and not rows. In Python, "
+            f"{str(path)!r} holds {with_article(type(model).__name__)}, whose data are a grid and not rows. In Python, "
             "vastgp.load(path).predict(coords) predicts; vastgp fill fills the gaps of a file."
         )
     return model
@@ -155,8 +157,8 @@ def _part_of(path: Path, part: Part, **options: Any) -> Any:
 def _refuse_exposure(model: Any, exposure: str | None) -> None:
     if exposure is not None and getattr(model, "exposure_", None) is None:
         raise BadInput(
-            f"--exposure {exposure}: the model is a {type(model).__name__} that was fitted without exposures. Leave "
-            "the option out, or fit again by vastgp fit --exposure COLUMN."
+            f"--exposure {exposure}: the model is {with_article(type(model).__name__)} that was fitted without "
+            "exposures. Leave the option out, or fit again by vastgp fit --exposure COLUMN."
         )
 
 
@@ -221,9 +223,12 @@ def rows_and_targets(
     """
     from sklearn.base import is_classifier
 
+    from vastgp.data import files
     from vastgp.data.labels import encode_as, read_labels
 
     existing(path, "The data")
+    if not files.is_table_file(path) and files.suffix_of(path) not in (".npz", ".npy"):
+        raise files.unknown_format_error(path, "TEST")
     target, columns = target or target_name(model), table_columns(path)
     if target is None and columns is not None:
         raise BadInput(
@@ -293,6 +298,8 @@ def _raw_and_targets(
     else:
         found = numbers_and_name(str(path), y)[0]
     present = ~missing_in(found)
+    if not len(found):
+        raise BadInput(NO_ROWS)
     if not present.any():
         raise BadInput(
             f"The target {target or 'y'!r} of {str(path)!r} is missing in all {len(found):,} rows: nothing can be "
@@ -354,7 +361,7 @@ def _raw_by_batches(rows: RawRows, batch_rows: int, label: str, shown: bool) -> 
             # how many rows a CSV file has is known at its end
             progress.update(done / total if total else 0.0, f"{done:,} rows")
     if not done:
-        raise BadInput("The data hold no rows; give a file with at least one row below its names.")
+        raise BadInput(NO_ROWS)
 
 
 def _is_array_name(path: Path, target: str | None) -> bool:

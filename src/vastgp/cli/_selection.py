@@ -98,3 +98,17 @@ def pair_of(option: str, text: str) -> tuple[str, str]:
             f"{in_option(['a,b'])}."
         )
     return names[0], names[1]
+
+
+def place_of(text: str, data: Path, inputs: list[str] | None) -> tuple[str, str]:
+    """Return the two columns that --space names, which must be inputs; None of a file of arrays."""
+    pair = pair_of("--space", text)
+    if inputs is not None:
+        require_columns(list(pair), data, "named by --space")
+        for name in pair:
+            if name not in inputs:
+                raise BadInput(
+                    f"--space names {name!r}, which is no input: it is the target or the exposure, or left out by "
+                    "--features or --exclude. Name two columns that the target is predicted from."
+                )
+    return pair

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vastgp.cli._errors import explained
+from vastgp.cli._names import OF_EVALUATE
 from vastgp.cli._options import AsJson, BatchRows, Debug, ExposureOfCounts, Force
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -57,7 +58,7 @@ def evaluate(
     is what predicting the mean achieves. Counts, and targets modelled on another scale, have no such units. Of models
     of the default method it is told how many rows lie outside the training rows, and which inputs have drifted.
     """
-    with explained(debug):
+    with explained(debug, OF_EVALUATE):
         from vastgp.cli._console import say
         from vastgp.cli._files import writable
         from vastgp.cli._model import (

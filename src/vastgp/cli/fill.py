@@ -11,6 +11,7 @@ import typer
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._grid_files import check_out, write_grid
+from vastgp.cli._names import OF_FILL
 from vastgp.cli._options import Debug, Force
 
 
@@ -93,7 +94,7 @@ def fill(
     coordinates, their bounds and the attributes of the input; std is that of a new observation, noise included. It
     appears whole or not at all.
     """
-    with explained(debug):
+    with explained(debug, OF_FILL):
         from vastgp.cli._console import heading
         from vastgp.cli._files import existing, require_folder, writable
 

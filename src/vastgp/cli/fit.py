@@ -14,9 +14,10 @@ import typer
 from vastgp.cli._auto import AUTO, Asked, fit_auto, refuse_options, report_auto
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
+from vastgp.cli._names import OF_FIT
 from vastgp.cli._options import Debug, Force
 from vastgp.cli._processes import check_processes, joined, run_in_processes
-from vastgp.cli._selection import chosen_inputs, in_option, pair_of
+from vastgp.cli._selection import chosen_inputs, in_option, place_of
 from vastgp.estimators.registry import METHODS
 
 _MODEL = "Model"
@@ -223,7 +224,7 @@ def fit(
     DATA may have text, dates, categories and gaps; rows without a target are left out. A method that is named takes
     numbers alone. Predictions come back in your units. The file is written whole or not at all.
     """
-    with explained(debug):
+    with explained(debug, OF_FIT):
         from vastgp.cli._files import writable
 
         if method not in (AUTO, *METHODS):
@@ -250,7 +251,7 @@ def fit(
         if method == AUTO:
             refuse_options(options)
             names_of_inputs = chosen_inputs(data, target or [], features, exclude, exposure)
-            options["space"] = None if space is None else pair_of("--space", space)
+            options["space"] = None if space is None else place_of(space, data, names_of_inputs)
             asked = Asked(data, target or [], names_of_inputs, exposure, classes)
             made = fit_auto(asked, test_fraction, seed, options, settings or [])
             made.model.save(out)

@@ -10,6 +10,7 @@ import typer
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._grid_files import check_out, write_grid
 from vastgp.cli._map_grid import edges_of, grid_of, step_of
+from vastgp.cli._names import OF_MAP
 from vastgp.cli._options import Debug, Force
 
 _DATA, _MAP, _MODEL = "Readings", "Map", "Model"
@@ -154,7 +155,7 @@ def map_stations(
     The output has variables mean and std with CF attributes; std is that of a new reading, noise included. It appears
     whole or not at all.
     """
-    with explained(debug):
+    with explained(debug, OF_MAP):
         from vastgp.auto.stations.readings import read_readings
         from vastgp.cli._console import say
         from vastgp.cli._estimators import make_estimator

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from vastgp.cli._errors import BadInput, explained
+from vastgp.cli._errors import BadInput, explained, with_article
 from vastgp.cli._files import check_suffix, existing
+from vastgp.cli._names import OF_PREDICT
 from vastgp.cli._options import BatchRows, Debug, Force
 
 
@@ -76,7 +77,7 @@ def predict(
     trained on is told at the end, and --range marks them. Rows stream through, so NEW may be larger than
     memory; the file appears whole or not at all.
     """
-    with explained(debug):
+    with explained(debug, OF_PREDICT):
         from vastgp.cli._files import writable
         from vastgp.cli._model import load_model_of_rows
         from vastgp.cli._parts import Part, predict_in_parts
@@ -100,7 +101,7 @@ def predict(
         if mark_range and not is_front_door(fitted):
             raise BadInput(
                 f"--range is for models of the default method, which know what they were trained on; {str(model)!r} "
-                f"holds a {type(fitted).__name__}. Leave it out, or fit without --method."
+                f"holds {with_article(type(fitted).__name__)}. Leave it out, or fit without --method."
             )
         file = out if part is None else part.file(out.suffix)
         found = _predict_to(file, fitted, new, exposure, mark_range, batch_rows, part)

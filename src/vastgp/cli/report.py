@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from vastgp.cli._errors import BadInput, explained
+from vastgp.cli._errors import BadInput, explained, with_article
+from vastgp.cli._names import OF_REPORT
 from vastgp.cli._options import Debug, ExposureOfCounts, Force
 
 _PAGES = (".html", ".htm")
@@ -54,7 +55,7 @@ def report(
     It shows what was done with each column, what was tried, how well intervals hold, which inputs matter and how, and
     what to try next.
     """
-    with explained(debug):
+    with explained(debug, OF_REPORT):
         from vastgp.cli._console import say
         from vastgp.cli._files import writable
         from vastgp.cli._model import (
@@ -74,8 +75,8 @@ def report(
             writable(page, "--out", force=force, suffixes=_PAGES)
         if not is_front_door(fitted):
             raise BadInput(
-                f"{str(model)!r} holds a {type(fitted).__name__}; reports are of models of the default method. Fit one "
-                "by vastgp fit without --method, or see vastgp info and vastgp evaluate."
+                f"{str(model)!r} holds {with_article(type(fitted).__name__)}; reports are of models of the "
+                "default method. Fit one by vastgp fit without --method, or see vastgp info and vastgp evaluate."
             )
         if test is None:
             given = {"--target": target, "--exposure": exposure and [exposure]}
