@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from vastgp.cli import _errors, _map_grid, _names
+from vastgp.cli import _errors, _map_grid, _names, predict
 from vastgp.cli._errors import BadInput
 
 SOLVER = "must be one of ('auto', 'block') or Block(...), Stochastic(...) of vastgp.options; received 'x'."
@@ -111,3 +113,39 @@ def test_a_map_of_too_many_points_is_refused_before_it_is_made():
         BadInput, match=r"--grid 1e-09 makes a map of 1,000,000,001 x 2,000,000,001"
     ):
         _map_grid.spanned(Readings(), 1e-9, (0.0, 0.0, 2.0, 1.0))
+
+
+def test_no_output_takes_the_place_of_an_input(run, files, model, tmp_path):
+    """Whatever --force says: `vastgp fit sales.csv --out sales.csv` is a slip."""
+    data, grid = tmp_path / "train.csv", tmp_path / "a.nc"
+    data.write_bytes((files / "train.csv").read_bytes())
+    grid.write_bytes(b"a grid")
+    kept = tmp_path / "m.vastgp"
+    kept.write_bytes(model.read_bytes())
+    (tmp_path / "link.csv").symlink_to(data)
+    fit = ("fit", data, "--target", "temperature")
+    before = {path: path.read_bytes() for path in (data, grid, kept)}
+    for arguments, said in (
+        ((*fit, "--out", data), "--out '{}/train.csv' is the data as well, which would be lost"),
+        ((*fit, "--out", tmp_path / "link.csv"), "--out '{}/link.csv' is the data as well"),
+        ((*fit, "--out", kept, "--checkpoint", kept), "is the file of --checkpoint as well"),
+        (("predict", kept, data, "--out", data), "--out '{}/train.csv' is NEW as well"),
+        (("predict", kept, data, "--out", data, "--processes", 2), "--out '{}/train.csv' is NEW as well"),
+        (("fill", grid, "--out", grid), "--out '{}/a.nc' is the grid as well"),
+        (("fill", grid, "--out", tmp_path / "b.nc", "--save-model", grid), "is the grid as well"),
+        (("fill", grid, "--out", tmp_path / "b.nc", "--save-model", tmp_path / "b.nc"), "is the file of --out as"),
+        (("map", data, "--out", grid, "--grid", grid), "--out '{}/a.nc' is that of --grid as well"),
+        (("map", data, "--out", tmp_path / "b.nc", "--grid", 1, "--plot", data), "is the file of readings as well"),
+    ):  # fmt: skip
+        assert said.format(tmp_path) in run(*arguments, "--force", code=2).err
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_a_target_is_named_as_it_is(capsys):
+    def told(name, words):
+        return predict.Told(1, ["mean"], [(name, 1.0)], [], [(name, words, False)])
+
+    predict._report(Path("p.csv"), [told("y", "y: no row lies outside.")])
+    assert "\ny: no row lies" in capsys.readouterr().out
+    predict._report(Path("p.csv"), [told(None, "no row lies outside.")])
+    assert "\nNo row lies" in capsys.readouterr().out

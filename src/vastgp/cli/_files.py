@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vastgp.cli._errors import BadInput, close_match
@@ -31,7 +31,14 @@ def existing(path: Path, what: str) -> Path:
     raise BadInput(f"{what} {str(path)!r} does not exist.{guess}")
 
 
-def writable(path: Path, option: str, *, force: bool, suffixes: Sequence[str] = ()) -> Path:
+def writable(
+    path: Path,
+    option: str,
+    *,
+    force: bool,
+    suffixes: Sequence[str] = (),
+    others: Mapping[str, Path | None] | None = None,
+) -> Path:
     """The path of an output, checked before any work is done for it.
 
     Parameters
@@ -44,13 +51,25 @@ def writable(path: Path, option: str, *, force: bool, suffixes: Sequence[str] = 
         Whether a file that is there may be replaced.
     suffixes : sequence of str, optional
         The endings that name a format that can be written.
+    others : mapping, optional
+        What the command reads, and writes beside: what to call it -> where it is.
     """
     check_suffix(path, option, suffixes)
+    refuse_others(path, option, others or {})
     if path.is_dir():
         raise BadInput(f"{option} {str(path)!r} is a folder; give the name of a file in it.")
     refuse_existing(path, option, force)
     require_folder(path.parent, f"{option} {str(path)!r} cannot be written")
     return path
+
+
+def refuse_others(path: Path, option: str, others: Mapping[str, Path | None]) -> None:
+    """Refuse an output in the place of what the same command reads or writes, which --force is not meant for."""
+    for what, other in others.items():
+        if other is not None and path.resolve() == other.resolve():
+            raise BadInput(
+                f"{option} {str(path)!r} is {what} as well, which would be lost; choose another name."
+            )
 
 
 def refuse_existing(path: Path, option: str, force: bool) -> None:

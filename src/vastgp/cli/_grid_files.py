@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ SUFFIXES = (".nc", ".nc4", ".zarr")
 _OF_TIMES = ("units", "calendar")
 
 
-def check_out(out: Path, force: bool) -> None:
-    """Refuse a place to write to that is no format, or there already."""
-    from vastgp.cli._files import check_suffix, refuse_existing, require_folder
+def check_out(out: Path, force: bool, inputs: Mapping[str, Path | None]) -> None:
+    """Refuse a place to write to that is no format, there already, or an input of the command."""
+    from vastgp.cli._files import check_suffix, refuse_existing, refuse_others, require_folder
 
     check_suffix(out, "--out", SUFFIXES)
+    refuse_others(out, "--out", inputs)
     refuse_existing(out, "--out", force)
     if out.is_dir() != (out.suffix.lower() == ".zarr") and out.exists():
         raise BadInput(f"--out {str(out)!r} is there and of another kind; choose another name.")

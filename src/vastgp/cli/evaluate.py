@@ -72,7 +72,8 @@ def evaluate(
         models, names = of_targets(fitted), targets_named(fitted, target)
         plots = dict.fromkeys(models) if plot is None else files_of(plot, models)
         for path in filter(None, plots.values()):
-            writable(path, "--plot", force=force, suffixes=PICTURES)
+            others = {"the model": model, "TEST": test}
+            writable(path, "--plot", force=force, suffixes=PICTURES, others=others)
         reports = {}
         for key, one in models.items():
             rows, y = rows_and_targets(one, test, names[key], exposure)

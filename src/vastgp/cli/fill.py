@@ -99,9 +99,11 @@ def fill(
         from vastgp.cli._files import existing, require_folder, writable
 
         existing(source, "The grid")
-        check_out(out, force)
+        inputs = {"the grid": source}
+        check_out(out, force, inputs)
         if model_out is not None:
-            writable(model_out, "--save-model", force=force)
+            others = {**inputs, "the file of --out": out}
+            writable(model_out, "--save-model", force=force, others=others)
         if checkpoint is not None:
             require_folder(checkpoint.parent, f"--checkpoint {str(checkpoint)!r} cannot be written")
         options = {

@@ -232,7 +232,9 @@ def fit(
             raise BadInput(
                 f"--method {method!r} is none.{close_match(method, names)} It is one of {', '.join(names)}."
             )
-        out = writable(out or Path(f"{_stem(data)}.vastgp"), "--out", force=force)
+        out = out or Path(f"{_stem(data)}.vastgp")
+        others = {"the data": data, "the file of --checkpoint": checkpoint}
+        writable(out, "--out", force=force, others=others)
         if processes > 1:
             check_processes(processes, method, AUTO)
             run_in_processes(processes, checkpoint)

@@ -163,10 +163,16 @@ def map_stations(
         from vastgp.cli._selection import names_in
 
         existing(source, "The readings")
-        check_out(out, force)
+        others: dict[str, Path | None] = {
+            "the file of readings": source,
+            "that of --grid": Path(grid),
+        }
+        check_out(out, force, others)
+        others["the file of --out"] = out
         for path, option in ((model_out, "--save-model"), (plot, "--plot")):
             if path is not None:
-                writable(path, option, force=force)
+                writable(path, option, force=force, others=others)
+                others[f"the file of {option}"] = path
         step = step_of(grid)
         names = names_in("--covariates", covariates)
         if step is not None and names:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vastgp.cli._errors import BadInput, explained, with_article
-from vastgp.cli._files import check_suffix, existing
+from vastgp.cli._files import check_suffix, existing, refuse_others
 from vastgp.cli._names import OF_PREDICT
 from vastgp.cli._options import BatchRows, Debug, Force
 
@@ -85,13 +85,14 @@ def predict(
         from vastgp.cli._tables import is_front_door
         from vastgp.cli._write import SUFFIXES
 
-        part = Part.own()
+        part, others = Part.own(), {"the model": model, "NEW": new}
         if part is not None:
             share_cores(part.number, part.count)
         elif processes == 1:
-            writable(out, "--out", force=force, suffixes=SUFFIXES)
+            writable(out, "--out", force=force, suffixes=SUFFIXES, others=others)
         else:
             check_suffix(out, "--out", SUFFIXES)
+            refuse_others(out, "--out", others)
             load_model_of_rows(model)  # what cannot be read is said before any process is started
             existing(new, "The data")
             told = predict_in_parts(processes, out, force)
@@ -199,8 +200,10 @@ def _report(out: Path, parts: list[Told], files: str | None = None) -> None:
     )
     for number, each in enumerate(parts):
         of_part = "" if len(parts) == 1 else f"Part {number}: "
-        for _, words, some in each.outside:
-            text = of_part + words if of_part else words[0].upper() + words[1:]
+        for name, words, some in each.outside:
+            # a target's name is as it is
+            begins = name is None and not of_part
+            text = words[0].upper() + words[1:] if begins else of_part + words
             say(text, style="yellow" if some else "dim", wrap=True)
 
 

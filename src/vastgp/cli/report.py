@@ -72,7 +72,8 @@ def report(
         models = of_targets(fitted)
         pages = files_of(out, models)
         for page in pages.values():
-            writable(page, "--out", force=force, suffixes=_PAGES)
+            others = {"the model": model, "TEST": test}
+            writable(page, "--out", force=force, suffixes=_PAGES, others=others)
         if not is_front_door(fitted):
             raise BadInput(
                 f"{str(model)!r} holds {with_article(type(fitted).__name__)}; reports are of models of the "
