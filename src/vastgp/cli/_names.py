@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from vastgp.cli._selection import in_option
-
 # Argument -> option, where a command has one; all others are set by their own names.
 OF_FIT = {
     "X": "DATA",
@@ -53,6 +51,15 @@ _OF_PYTHON = re.compile(
     r", a NumPy random generator or None|, or None(?: \([^)]*\))?|, or a Kernel\b"
     r"| or \w+\(\.\.\.\)(?:, \w+\(\.\.\.\))* of vastgp\.options"
 )
+
+
+def in_option(names: list[str]) -> str:
+    """Return names as an option takes them, see `vastgp.cli._selection.names_in`."""
+    quoted = [name.replace('"', '""') for name in names]
+    return ",".join(
+        f'"{quoted[j]}"' if "," in name or name.startswith('"') else name
+        for j, name in enumerate(names)
+    )
 
 
 def as_options(text: str, options: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from vastgp.cli._errors import BadInput
 from vastgp.cli._files import existing
 from vastgp.cli._model import require_columns, table_columns
+from vastgp.cli._names import in_option
 
 QUOTED = "a name with a comma stands in double quotes:"
 
@@ -78,15 +79,6 @@ def names_in(option: str, text: str | None) -> list[str]:
             f"{QUOTED} {in_option(['a,b'])}, and a double quote inside of these is written twice."
         ) from None
     return [name.strip() for line in fields for name in line if name.strip()]
-
-
-def in_option(names: list[str]) -> str:
-    """Return names as an option takes them, see `names_in`."""
-    quoted = [name.replace('"', '""') for name in names]
-    return ",".join(
-        f'"{quoted[j]}"' if "," in name or name.startswith('"') else name
-        for j, name in enumerate(names)
-    )
 
 
 def pair_of(option: str, text: str) -> tuple[str, str]:

@@ -14,10 +14,10 @@ import typer
 from vastgp.cli._auto import AUTO, Asked, fit_auto, refuse_options, report_auto
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
-from vastgp.cli._names import OF_FIT
+from vastgp.cli._names import OF_FIT, in_option
 from vastgp.cli._options import Debug, Force
 from vastgp.cli._processes import check_processes, joined, run_in_processes
-from vastgp.cli._selection import chosen_inputs, in_option, place_of
+from vastgp.cli._selection import chosen_inputs, place_of
 from vastgp.estimators.registry import METHODS
 
 _MODEL = "Model"
