@@ -164,7 +164,7 @@ def test_the_budget_and_the_memory_say_how_many(monkeypatch):
 
 
 def test_what_encoding_takes_is_measured():
-    frame = sales(20_000).dropna(subset="sold").reset_index(drop=True)
+    frame = sales(25_000).dropna(subset="sold").reset_index(drop=True)
     X, y = frame.drop(columns="sold"), frame["sold"].to_numpy()
     made = inputs_module.Inputs.of(X, None, None, np.arange(len(y)), y, len(y))
     seconds, numbers = many_rows._cost_of_a_row(made, np.random.default_rng(0))

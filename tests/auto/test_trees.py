@@ -141,7 +141,7 @@ def test_trees_are_grown_on_while_they_gain(monkeypatch):
 def test_with_less_time_trees_are_grown_on_fewer_rows(monkeypatch):
     monkeypatch.setattr(growing, "FEWEST_ROWS", 200)
     X, _, y = table(600)
-    given = [growing._some(600, None, growing._most_rows(4, 1, s), 0) for s in (0.0, 0.61, 1e3)]
+    given = [growing._some(600, None, growing.most_rows(4, 1, s), 0) for s in (0.0, 0.61, 1e3)]
     # 0.6 s for the trees as such, 4 columns of 8e-6 s a number: three hundred rows in the rest
     assert [len(rows) for rows in given] == [200, 312, 600]
     found = grow(X, y, seed=0, seconds=0.61)
@@ -279,18 +279,20 @@ def test_trees_run_where_there_are_rows_for_them():
     assert "tsvgp, heteroskedastic on trees" in names(5000)
     assert not any("trees" in name for name in [*names(100), *names(500, 1)])
 
-    # of very many rows growing them would take the budget
-    def within(seconds):
-        many = {
-            "tied": False,
-            "counts": False,
-            "likelihood": "auto",
-            "seconds": seconds,
-        }
-        return [one.name for one in candidates.regressors(180_000, 11, **many)]
+    # of very many rows they are grown on a part, and say something of as many as there is time for
+    def within(seconds, rows=180_000):
+        many = {"tied": False, "counts": False, "likelihood": "auto", "seconds": seconds}
+        found = candidates.regressors(rows, 11, **many)
+        return {one.name: one.most_rows for one in found if one.on_trees}
 
-    assert not any("trees" in name for name in within(60.0))
-    assert "nearest on trees" in within(300.0) and "nearest on trees" in within(None)
+    assert not within(5.0)
+    assert within(60.0)["nearest on trees"] is None is within(1000.0, 1_000_000)["nearest on trees"]
+    grown, told = growing.most_rows(11, 1, 12.0), int(6.0 / growing.seconds_to_tell(1, 1))
+    assert within(60.0, 1_000_000)["nearest on trees"] == grown + told < 300_000
+    assert within(60.0, 1_000_000)["exact on trees"] < grown
+    assert within(None, 1_000_000)["nearest on trees"] is None
+    many = {one.name: one.most_rows for one in classifiers(1_000_000, 11, 11, classes=5, seconds=60.0)}
+    assert many["tsvgp on trees"] < 100_000 and many["tsvgp"] is None
     assert classifiers(500, 5, 5)[1].name == "tsvgp on trees"
     named = candidates.named("qsgp on trees", False, "auto")
     assert named.on_trees and named.estimator == "QSGPRegressor"

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from vastgp._arguments import check_arguments
 from vastgp.auto.budget import RACE, dealt
-from vastgp.auto.candidates import Candidate, alone, seconds_for_trees
+from vastgp.auto.candidates import Candidate, alone
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.fitted import FittedFrontDoor
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
@@ -35,7 +35,7 @@ from vastgp.auto.stacking import stack_of
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.taken_in import take_in, together
 from vastgp.auto.track import Judged, Ran, Track
-from vastgp.auto.trees import Grove
+from vastgp.auto.trees import Grove, seconds_for_trees
 from vastgp.auto.warps import Own
 from vastgp.data import Exposure, Rows, observations
 from vastgp.data.own_noise import OwnNoise

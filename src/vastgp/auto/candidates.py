@@ -11,7 +11,7 @@ from typing import Any
 
 from vastgp._arguments import Named, check_arguments, declared
 from vastgp.auto.series import kernel_of_series
-from vastgp.auto.trees import FEWEST_ROWS, Grown, OnTrees, columns_of, seconds_to_grow
+from vastgp.auto.trees import FEWEST, Grown, OnTrees, has_trees, rows_told
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
 from vastgp.kernels import Matern12, Matern32
@@ -32,10 +32,6 @@ _GRID_INPUTS = 12
 MANY = 1000
 # Rows from which on their nearest ones tell a scale of their own, and seconds in which these are found.
 _NEAREST_ROWS, _ALONE_SECONDS = 500, 2.0
-# Trees have leaves of twenty rows at least; in fewer rows than this they find next to nothing.
-_TREE_ROWS = 150
-# They are grown in the race and again for all rows, and may take this share of the budget each time.
-_TREE_SHARE = 0.2
 # Laws of counts: Poisson's, and such that scatter more. The last is as good as the second on nineteen tables, in two
 # thirds of the time, and its mean is no exponential of the scatter.
 COUNTS = ("poisson", "poisson-log-normal", "negative-binomial")
@@ -80,9 +76,10 @@ class Candidate:
     goes_on: bool = False
     begins_at: Callable[[Sequence[Sequence[int]]], Any] | None = None
 
-    def with_trees(self) -> Candidate:
-        """Return the candidate with what boosted trees say of a row as an input."""
-        return dataclasses.replace(self, name=f"{self.name}{ON_TREES}", on_trees=True)
+    def with_trees(self, rows: int | None = None) -> Candidate:
+        """Return the candidate with what boosted trees say as an input, and no more rows than these tell of."""
+        found = dataclasses.replace(self, name=f"{self.name}{ON_TREES}", on_trees=True)
+        return found if rows is None else found.with_at_most(rows)
 
     def with_at_most(self, rows: int) -> Candidate:
         """Return the candidate with no more rows than so many."""
@@ -192,14 +189,15 @@ def regressors(
             Candidate("swsgp", "SWSGPRegressor", {"likelihood": likelihood}),
         ]
     trees = has_trees(n, d, seconds) and not (series and dates_alone)
+    told = rows_told(n, d, seconds)
     few = n <= _EXACT_ROWS
     processes = [_EXACT, *_OF_SERIES]
     if n > exact_rows:
         processes = [one.with_at_most(exact_rows) for one in processes]
     exact, *of_series = processes
     nearest = _NEAREST if likelihood == "auto" and not own_noise else _NEAREST_ONE_NOISE
-    local = [nearest, *([nearest.with_trees()] if trees else [])]
-    varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
+    local = [nearest, *([nearest.with_trees(told)] if trees else [])]
+    varying = _of_noise(trees, told, few) if likelihood == "auto" and not counts else []
     # on a slow machine the second of many rows may be the last
     found = [exact, _LINEAR] if few else [exact, nearest, _LINEAR, *local[1:]]
     near = local if few and n >= _NEAREST_ROWS else []
@@ -210,10 +208,10 @@ def regressors(
         early, near = near[:1], near[1:]
     if series:
         found = [*of_series, *found]
-    found += [*early, *([exact.with_trees()] if trees else []), *near]
+    found += [*early, *([exact.with_trees(told)] if trees else []), *near]
     laws = _LAWS if counts and likelihood == "auto" else []
     found += laws
-    many_on_trees = [_QSGP.with_trees()] if trees else []
+    many_on_trees = [_QSGP.with_trees(told)] if trees else []
     # of few rows what the noise is like matters more than how the function is approximated
     found += varying if few else [*many_on_trees, *varying]
     if n > MANY:
@@ -228,18 +226,6 @@ def regressors(
     if not few:
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
-
-
-def has_trees(n: int, d: int, seconds: float | None, classes: int = 0) -> bool:
-    """Whether there are rows for boosted trees, and time: of numbers for all rows, of classes for a part of them."""
-    left, grown_on = seconds_for_trees(seconds), min(n, FEWEST_ROWS) if classes else n
-    in_time = left is None or seconds_to_grow(grown_on, d, columns_of(classes)) <= left
-    return n >= _TREE_ROWS and d > 1 and in_time
-
-
-def seconds_for_trees(seconds: float | None) -> float | None:
-    """Return what trees may take of a budget each time that they are grown."""
-    return None if seconds is None else _TREE_SHARE * seconds
 
 
 def alone(found: Sequence[Candidate], seconds: float) -> Candidate:
@@ -309,7 +295,7 @@ def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candida
         return [_with_law(plain, law, given) for law in laws]
     sparse = Candidate("tsvgp", "TSVGPRegressor")
     linear = Candidate("linear", "TSVGPRegressor", {"kernel": "linear"}, _LINEAR_ROWS)
-    trees = [sparse.with_trees()] if n >= _TREE_ROWS and d > 1 else []
+    trees = [sparse.with_trees()] if n >= FEWEST and d > 1 else []
     # what the law is like matters more than steps, and of few events a line is hard to beat
     first, *more = [_with_law(sparse, law, given) for law in laws]
     found = [first, _with_law(linear, laws[0], given), *more]
@@ -344,7 +330,7 @@ _QSGP = Candidate("qsgp", "QSGPRegressor")
 _LAWS = [Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name}) for name in COUNTS]
 
 
-def _of_noise(trees: bool, few: bool) -> list[Candidate]:
+def _of_noise(trees: bool, told: int | None, few: bool) -> list[Candidate]:
     """Return candidates for noise that varies, and for targets far out.
 
     Of few rows the exact process learns both function and noise in seconds (concrete, 8 s: NLPD -0.26, t-SVGP 0.08);
@@ -360,7 +346,7 @@ def _of_noise(trees: bool, few: bool) -> list[Candidate]:
     far = Candidate("tsvgp, student-t", "TSVGPRegressor", {"likelihood": "student-t"})
     if not trees:
         return [varying, far]
-    on_trees = [varying.with_trees(), far.with_trees()]
+    on_trees = [varying.with_trees(told), far.with_trees(told)]
     return [varying, far, *on_trees] if few else [*on_trees, varying, far]
 
 

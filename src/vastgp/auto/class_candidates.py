@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vastgp.auto.candidates import MANY, ON_TREES, Candidate, has_trees
-from vastgp.auto.trees import columns_of
+from vastgp.auto.candidates import MANY, ON_TREES, Candidate
+from vastgp.auto.trees import columns_of, has_trees, rows_told
 from vastgp.estimators.registry import METHODS, estimator_class
 
 # Local methods lose their neighbours with many inputs.
@@ -42,7 +42,8 @@ def classifiers(
     kin40k 1.08, 0.90, 1.06.
     """
     plain = Candidate("tsvgp", "TSVGPClassifier")
-    on_trees = [plain.with_trees()] if has_trees(n, d, seconds, classes) else []
+    told = rows_told(n, d, seconds, classes)
+    on_trees = [plain.with_trees(told)] if has_trees(n, d, seconds, classes) else []
     linear = Candidate("linear", "TSVGPClassifier", {"kernel": "linear"})
     functions = columns_of(classes)  # of a process as of trees
     if n <= MANY and n * functions <= _MANY_OF_ALL:

@@ -17,13 +17,13 @@ from vastgp.auto.inputs import Inputs
 
 # Tables of up to so many rows are taken whole: they are read and encoded within a second or two.
 _TAKEN_WHOLE = 50_000
-# Rows by which it is measured what encoding takes, after a few by which modules are loaded.
-_TRIAL, _FIRST = 10_000, 500
+# Rows by which it is measured what encoding takes: what these take longer than those, which load modules once.
+_TRIAL, _FIRST = 20_000, 2000
 # A race encodes its rows twice, and as much time again goes into looking for repeated rows and for gaps; of the budget
 # all of that may have a sixth.
 _TIMES_ENCODED, _SHARE = 3.5, 0.17
 # For each second of the budget: rows that are read to choose from, and numbers of the encoded table.
-_MOST_A_SECOND, _NUMBERS_A_SECOND = 25_000, 400_000
+_MOST_A_SECOND, _NUMBERS_A_SECOND = 40_000, 250_000
 # Copies of the encoded table that exist at once (of all rows, of a fold, of rows that are compared, of a model's own),
 # the share of the free memory that they may have, and that of the columns as they are read.
 _COPIES, _SHARE_OF_MEMORY, _SHARE_OF_COLUMNS = 4, 0.5, 0.1
@@ -95,10 +95,13 @@ def _cost_of_a_row(inputs: Inputs, generator: np.random.Generator) -> tuple[floa
     """Return the seconds that encoding a row takes, and its numbers; None where some rows alone cannot be encoded."""
     # one after another, as all are in the end: rows picked out of many blocks take longer
     first = int(generator.integers(len(inputs.present) - _TRIAL))
+    took = []
     try:
-        inputs.encoded_alone(np.arange(first, first + _FIRST))
-        began = time.perf_counter()
-        matrix = inputs.encoded_alone(np.arange(first, first + _TRIAL))
+        for rows in (_FIRST, _FIRST, _TRIAL):
+            began = time.perf_counter()
+            matrix = inputs.encoded_alone(np.arange(first, first + rows))
+            took.append(time.perf_counter() - began)
     except ValueError:
         return None  # of all rows it says why
-    return (time.perf_counter() - began) / len(matrix), max(matrix.shape[1], 1)
+    more = max(took[2] - took[1], 0.1 * took[2])
+    return more / (_TRIAL - _FIRST), max(matrix.shape[1], 1)

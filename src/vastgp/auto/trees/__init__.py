@@ -16,7 +16,6 @@ race. Residuals have lost what the trees were wrong about, and an input has not;
 from vastgp.auto.trees.ensemble import Trees
 from vastgp.auto.trees.grove import WHOLE, Grove
 from vastgp.auto.trees.grown import (
-    FEWEST_ROWS,
     Grown,
     columns_of,
     grow,
@@ -24,9 +23,11 @@ from vastgp.auto.trees.grown import (
     seconds_to_grow,
     squared_error,
 )
+from vastgp.auto.trees.in_time import FEWEST, has_trees, rows_told, seconds_for_trees
 from vastgp.auto.trees.model import OnTrees, of_file, process_of
 
 __all__ = [
-    "FEWEST_ROWS", "WHOLE", "Grove", "Grown", "OnTrees", "Trees",
-    "columns_of", "grow", "of_file", "probabilities_of", "process_of", "seconds_to_grow", "squared_error",
+    "FEWEST", "WHOLE", "Grove", "Grown", "OnTrees", "Trees",
+    "columns_of", "grow", "has_trees", "of_file", "probabilities_of", "process_of", "rows_told", "seconds_for_trees",
+    "seconds_to_grow", "squared_error",
 ]  # fmt: skip

@@ -37,6 +37,8 @@ _LAST, _WORTH_MORE = 50, 0.02
 # ten columns, 4800 rows of 8 inputs 8.5 s and 9.1 by these, five of 18,000 7.4 and 8.8, one of 180,000 of 11 inputs
 # 16). Those of a second stage take one and a half times as long, as all are followed again.
 _SECONDS_OF_TREE, _SECONDS_OF_NUMBER, _OF_SECOND_STAGE = 3e-3, 4e-8, 1.5
+# Of what a tree says of a row.
+_SECONDS_OF_TELLING = 5e-8
 # With too little time for all rows a random part is used, of at least so many (two classes of protein, held-out losses
 # of 2000, 4000, 8000, 18,000 rows: 0.48, 0.42, 0.39, 0.38).
 FEWEST_ROWS = 2000
@@ -89,11 +91,16 @@ def squared_error(proba: np.ndarray, labels: np.ndarray) -> float:
 
 def seconds_to_grow(n: int, d: int, columns: int) -> float:
     """Return about how long it takes to grow a first stage of trees for so many rows, inputs and columns."""
-    numbers = d * min(n, _most_rows(d, columns))
+    numbers = d * min(n, most_rows(d, columns))
     return _first_trees(columns) * (_SECONDS_OF_TREE + _SECONDS_OF_NUMBER * numbers)
 
 
-def _most_rows(d: int, columns: int, seconds: float | None = None) -> int:
+def seconds_to_tell(n: int, columns: int) -> float:
+    """Return about how long it takes a first stage of all folds' trees to predict so many rows."""
+    return _SECONDS_OF_TELLING * n * FOLDS * _first_trees(columns)
+
+
+def most_rows(d: int, columns: int, seconds: float | None = None) -> int:
     """Return on how many rows trees are grown, at most: of less time fewer, down to those that tell something."""
     most = max(_MOST_NUMBERS // (d * columns), 2 * FOLDS)
     if seconds is None:
@@ -152,7 +159,7 @@ def grow(
     began = time.perf_counter()
     columns = columns_of(classes)
     groups = repeated(X)
-    some = _some(len(X), groups, _most_rows(X.shape[1], columns, seconds), seed)
+    some = _some(len(X), groups, most_rows(X.shape[1], columns, seconds), seed)
     parts = list(_parts(y[some], None if groups is None else groups[some], classes, seed))
     folds = [(some[a], some[b]) for a, b in parts]
     fitted = [_unfitted(y[training], classes, seed) for training, _ in folds]
