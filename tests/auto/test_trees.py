@@ -291,7 +291,9 @@ def test_trees_run_where_there_are_rows_for_them():
     assert within(60.0, 1_000_000)["nearest on trees"] == grown + told < 300_000
     assert within(60.0, 1_000_000)["exact on trees"] < grown
     assert within(None, 1_000_000)["nearest on trees"] is None
-    many = {one.name: one.most_rows for one in classifiers(1_000_000, 11, 11, classes=5, seconds=60.0)}
+    many = {
+        one.name: one.most_rows for one in classifiers(1_000_000, 11, 11, classes=5, seconds=60.0)
+    }
     assert many["tsvgp on trees"] < 100_000 and many["tsvgp"] is None
     assert classifiers(500, 5, 5)[1].name == "tsvgp on trees"
     named = candidates.named("qsgp on trees", False, "auto")
