@@ -93,8 +93,9 @@ def _at_most(
 
 def _cost_of_a_row(inputs: Inputs, generator: np.random.Generator) -> tuple[float, int] | None:
     """Return the seconds that encoding a row takes, and its numbers; None where some rows alone cannot be encoded."""
-    # one after another, as all are in the end: rows picked out of many blocks take longer
-    first = int(generator.integers(len(inputs.present) - _TRIAL))
+    # one after another, as all are in the end: rows picked out of many blocks take longer; near the beginning, up to
+    # which a file is read
+    first = int(generator.integers(min(len(inputs.present), 10 * _TRIAL) - _TRIAL))
     took = []
     try:
         for rows in (_FIRST, _FIRST, _TRIAL):

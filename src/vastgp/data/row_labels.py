@@ -39,9 +39,8 @@ def warn_of_other_order(X: Any, given: Any, argument: str) -> None:
     if places is None or not np.array_equal(np.sort(places), expected):
         return
     moved = np.flatnonzero(places != expected)
-    if not len(
-        moved
-    ):  # the same labels in another type: of other categories, or by the clocks of another zone
+    # the same labels may be of another type: of other categories, or by the clocks of another zone
+    if not len(moved):
         return
     row = int(moved[0])
     here, there = text_of_name(ours[row]), text_of_name(theirs[row])
@@ -60,9 +59,8 @@ def _places(ours: Any, theirs: Any) -> np.ndarray | None:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of pandas, about types that it will tell apart one day
+            # of pandas, about types that it will tell apart one day
+            warnings.simplefilter("ignore")
             if ours.equals(theirs) or not (ours.is_unique and theirs.is_unique):
                 return None
             return np.asarray(theirs.get_indexer(ours))
