@@ -139,7 +139,7 @@ class ReweightedBasisClassifier(BaseGPClassifier, ChosenBasis):
     def _check_params(self) -> None:
         fixed = self._fixed()
         self._search()
-        fixed.check(self.kernel)
+        fixed.check()
         refuse_given("prior", fixed.prior, mean=None)
         self._check_libraries(self._how())
 

@@ -62,29 +62,29 @@ class FixedBasis(NamedTuple):
         """Name of the basis."""
         return "laplace" if isinstance(self.basis, LaplaceBasis) else self.basis
 
-    def check(self, kernel: Any) -> None:
-        """Raise ``ValueError`` where basis, prior, kernel and number of functions do not go together."""
+    def check(self) -> None:
+        """Raise ``ValueError`` where basis, prior and number of functions do not go together."""
         if isinstance(self.prior, KernelWeights) and self.basis in ("relevance", "grief"):
             raise ValueError(
                 f"prior='kernel' and basis={self.basis!r}: other hyperparameters are other functions there, and not "
                 "other weights. Use prior='diagonal' or 'orthogonal', or another basis."
             )
-        waves = self.basis == "random-fourier"
-        if waves and self.num_basis is not None and self.num_basis % 2:
+        if self.basis == "random-fourier" and self.num_basis is not None and self.num_basis % 2:
             raise ValueError(
                 f"num_basis must be an even number where basis='random-fourier' (cosines and sines come in pairs), "
                 f"received {self.num_basis}."
             )
-        if isinstance(kernel, str):
-            kernel = from_name(kernel)
-        if self.name == "laplace" and isinstance(kernel, Kernel):
-            check_spectral_density(kernel, ", or another basis")
-        elif waves and isinstance(self.prior, KernelWeights) and isinstance(kernel, Kernel):
-            check_spectral_density(kernel, ", or another prior than 'kernel'")
 
     def check_inputs(self, kernel: Any, num_features: int) -> None:
         """Raise ``ValueError`` for a kernel that the basis cannot have with so many inputs and functions."""
         check_kernel_of(self.name, kernel, num_features, self.num_basis)
+        if isinstance(kernel, str):
+            kernel = from_name(kernel)
+        under_kernel = self.basis == "random-fourier" and isinstance(self.prior, KernelWeights)
+        if self.name == "laplace" and isinstance(kernel, Kernel):
+            check_spectral_density(kernel, ", or another basis")
+        elif under_kernel and isinstance(kernel, Kernel):
+            check_spectral_density(kernel, ", or another prior than 'kernel'")
         if self.num_basis is not None and self.name in ("random-fourier", "laplace"):
             self.prior.mean_of(self.num_basis)  # others may have fewer functions than are asked for
 

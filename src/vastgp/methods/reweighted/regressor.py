@@ -160,7 +160,7 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
     def _check_params(self) -> None:
         how, fixed = self._how(), self._fixed()
         self._search()
-        fixed.check(self.kernel)
+        fixed.check()
         if not self._counts:
             refuse_given("inference", how, rows_per_step=None)
         elif isinstance(how, TypeII):
