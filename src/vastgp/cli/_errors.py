@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from vastgp.cli._console import message
+from vastgp.cli._names import as_options
 
 BAD_INPUT = 2  # the user can repair it: a file, a column, an option
 FAILURE = 1  # the input was fine and the work did not succeed
@@ -35,8 +36,6 @@ def explained(debug: bool, options: Mapping[str, str] | None = None) -> Iterator
     options : mapping, optional
         Arguments of the library -> options of this command, by which messages name them.
     """
-    from vastgp.cli._names import as_options
-
     options = options or {}
 
     def show_warning(text: Warning | str, *_: Any) -> None:
@@ -89,8 +88,6 @@ def diagnosis(error: Exception, options: Mapping[str, str] | None = None) -> tup
     ValueError. Whatever is left is unexpected.
     """
     import numpy as np
-
-    from vastgp.cli._names import as_options
 
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, BadInput):
