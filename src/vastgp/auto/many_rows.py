@@ -14,6 +14,7 @@ import numpy as np
 
 from vastgp._memory import available_bytes
 from vastgp.auto.inputs import Inputs
+from vastgp.data.minibatch import fixed_indices
 
 # Tables of up to so many rows are taken whole: they are read and encoded within a second or two.
 _TAKEN_WHOLE = 50_000
@@ -29,7 +30,8 @@ _MOST_A_SECOND, _NUMBERS_A_SECOND = 40_000, 250_000
 _COPIES, _SHARE_OF_MEMORY, _SHARE_OF_COLUMNS = 4, 0.5, 0.1
 # Rows of each class that are taken, where there are as many.
 _OF_A_CLASS = 20
-_PURPOSE = 7  # of random numbers
+# Uses of the seed: for the rows that are taken, for those of a rare class, and for where encoding is measured.
+_TAKEN, _RARE, _MEASURED = 250, 251, 252
 
 
 def affordable(
@@ -55,24 +57,23 @@ def affordable(
     n = len(inputs.present)
     if n <= _TAKEN_WHOLE:
         return inputs
-    generator = np.random.default_rng([seed, _PURPOSE])
     free = available_bytes() or np.inf
     most = _SHARE_OF_COLUMNS * free / (8 * max(inputs.num_columns, 1))
     if seconds is not None:
         most = min(most, _MOST_A_SECOND * seconds)
-    inputs, classes = _at_most(most, inputs, classes, generator)
-    each = _cost_of_a_row(inputs, generator)
+    inputs, classes = _at_most(most, inputs, classes, seed)
+    each = _cost_of_a_row(inputs, seed)
     if each is None:
         return inputs
     most = _SHARE_OF_MEMORY * free / (_COPIES * 8 * each[1])
     if seconds is not None:
         in_time = min(_SHARE / (_TIMES_ENCODED * each[0]), _NUMBERS_A_SECOND / each[1])
         most = min(most, in_time * seconds)
-    return _at_most(most, inputs, classes, generator)[0]
+    return _at_most(most, inputs, classes, seed)[0]
 
 
 def _at_most(
-    most: float, inputs: Inputs, classes: np.ndarray | None, generator: np.random.Generator
+    most: float, inputs: Inputs, classes: np.ndarray | None, seed: int
 ) -> tuple[Inputs, np.ndarray | None]:
     """Return the inputs of so many rows chosen at random, and their classes; no fewer than are taken anyway."""
     n = len(inputs.present)
@@ -80,22 +81,23 @@ def _at_most(
     if count >= n:
         return inputs, classes
     chosen = np.zeros(n, dtype=bool)
-    chosen[generator.choice(n, count, replace=False, shuffle=False)] = True
+    chosen[fixed_indices(seed, _TAKEN, n, count)] = True
     if classes is not None:
         for one in np.unique(classes):
             others = np.flatnonzero((classes == one) & ~chosen)
             few = _OF_A_CLASS - int(np.sum(chosen[classes == one]))
             if few > 0:
-                chosen[generator.permutation(others)[:few]] = True
+                chosen[others[fixed_indices(seed, _RARE, len(others), few)]] = True
     places = np.flatnonzero(chosen)
     return inputs.of_some(places), None if classes is None else classes[places]
 
 
-def _cost_of_a_row(inputs: Inputs, generator: np.random.Generator) -> tuple[float, int] | None:
+def _cost_of_a_row(inputs: Inputs, seed: int) -> tuple[float, int] | None:
     """Return the seconds that encoding a row takes, and its numbers; None where some rows alone cannot be encoded."""
     # one after another, as all are in the end: rows picked out of many blocks take longer; near the beginning, up to
     # which a file is read
-    first = int(generator.integers(min(len(inputs.present), 10 * _TRIAL) - _TRIAL))
+    places = min(len(inputs.present), 10 * _TRIAL) - _TRIAL
+    first = int(fixed_indices(seed, _MEASURED, places, 1)[0])
     took = []
     try:
         for rows in (_FIRST, _FIRST, _TRIAL):
