@@ -140,6 +140,12 @@ def fit_evidence(
     )
 
 
+def log_density(evidence: Evidence, params: Params) -> float:
+    """Return what `fit_evidence` maximises, at given hyperparameters."""
+    prior = HyperparameterPrior(number_of_inputs(params[0], evidence.num_features))
+    return evidence.objective(params)[0] + prior(params)[0]
+
+
 def fit_from_best(
     starts: Sequence[Params],
     coarse: Evidence,

@@ -25,10 +25,11 @@ from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 
-# From twice this many rows on, random parts of this size are fitted, compared on all rows, and the best is refined on
-# all of them with at most _REFINING steps: the evidence of 1000 rows can have several optima (protein: noise variances
-# from 0.001 to 0.55 from six draws of 1000 rows; on 5000 rows all but two of them meet at 0.07 to 0.12).
-_PART_ROWS, _PARTS, _REFINING = 1000, 3, 20
+# Beyond _ALONE times _PART_ROWS random parts of so many rows are fitted, compared on all, and the best is refined on all
+# of them with at most _REFINING steps: the evidence of 1000 rows can have several optima (protein: noise variances from
+# 0.001 to 0.55 from six draws of 1000 rows; on 5000 rows all but two of them meet at 0.07 to 0.12). There are three
+# parts where rows are twice as many as a part has, and two where they are fewer.
+_PART_ROWS, _ALONE, _REFINING = 1000, 1.25, 20
 # Fewer rows do not say how fast more of them resolve the function.
 _LEAST_RATE = 100
 # Another evidence takes so many seconds to compile and to compare fits by (10,000 rows, 5 s asked: 10 s).
@@ -80,8 +81,8 @@ def start_from_exact_gp(
         Standardised target, see `vastgp.data.observations`.
     max_rows : int, default 1000
         A random subset of this many rows is used where there are more: one evaluation costs O(max_rows^3), some 40 ms
-        at 1000. From 2000 rows on, three random parts of 1000 rows are fitted, and the fit with the highest evidence on
-        all rows is refined there: about 20 s at 2000.
+        at 1000. Of more than 1250 rows two or three random parts of 1000 are fitted, and the fit with the highest
+        evidence on all rows is refined there: 5 s of two cores at 2000, and twice that with ``sums``.
     seed : int, default 0
         Which rows, and where the restarts begin.
     noise_floor : float, default 1e-4
@@ -123,9 +124,13 @@ def start_from_exact_gp(
     fits = _fit_parts(fit, forms, X, y, generator, deadline)
     best = _refine_best(fits, X, y, prior, noise_floor, deadline, evidence)
     if sums and kernel is None:
+        few = None
+        if _has_parts(len(y)):
+            rows = np.sort(generator.choice(len(y), _PART_ROWS, replace=False))
+            few = ExactEvidence(X[rows], y[rows])
         best = or_sum(
-            ExactEvidence(X, y), best, noise_floor=noise_floor, tol=LOOSE_TOL, deadline=deadline
-        )
+            ExactEvidence(X, y), best, few=few, noise_floor=noise_floor, tol=LOOSE_TOL, deadline=deadline
+        )  # fmt: skip
     fitted, likelihood = best.params
     left, least = seconds_until(deadline), 0.0 if evidence is None else _OTHER_SECONDS
     cut = any(fit.cut for fit in fits) or (left is not None and left <= least)
@@ -142,6 +147,10 @@ def some_rows(
     return X[chosen], y[chosen]
 
 
+def _has_parts(n: int) -> bool:
+    return n > _ALONE * _PART_ROWS
+
+
 def _fit_parts(
     fit: Callable[..., LbfgsResult],
     forms: Sequence[Kernel],
@@ -151,13 +160,15 @@ def _fit_parts(
     deadline: float | None,
 ) -> list[LbfgsResult]:
     """Fit random parts of the rows, or all of them where they are few; the first of them chooses the form of kernel."""
-    parts, size = (_PARTS, _PART_ROWS) if len(y) >= 2 * _PART_ROWS else (1, len(y))
+    n = len(y)
+    parts, size = (3 if n >= 2 * _PART_ROWS else 2, _PART_ROWS) if _has_parts(n) else (1, n)
     fits: list[LbfgsResult] = []
     for _ in range(parts):
         if fits and deadline is not None and now() > deadline:
             break
-        rows = np.sort(generator.choice(len(y), size, replace=False))
-        fits.append(fit(forms, X[rows], y[rows]))
+        rows = np.sort(generator.choice(n, size, replace=False))
+        # what is refined on all rows need not be found exactly on some
+        fits.append(fit(forms, X[rows], y[rows], **({} if parts == 1 else {"tol": LOOSE_TOL})))
         forms = [form for form in forms if form_of(form) == form_of(fits[0].params[0])]
     return fits
 
