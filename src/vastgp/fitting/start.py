@@ -25,10 +25,10 @@ from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 
-# Beyond _ALONE times _PART_ROWS random parts of so many rows are fitted, compared on all, and the best is refined on all
-# of them with at most _REFINING steps: the evidence of 1000 rows can have several optima (protein: noise variances from
-# 0.001 to 0.55 from six draws of 1000 rows; on 5000 rows all but two of them meet at 0.07 to 0.12). There are three
-# parts where rows are twice as many as a part has, and two where they are fewer.
+# Beyond _ALONE times _PART_ROWS random parts of so many rows are fitted, compared on all, and the best is refined on
+# all of them with at most _REFINING steps: the evidence of 1000 rows can have several optima (protein: noise variances
+# from 0.001 to 0.55 from six draws of 1000 rows; on 5000 rows all but two of them meet at 0.07 to 0.12). There are
+# three parts where rows are twice as many as a part has, and two where they are fewer.
 _PART_ROWS, _ALONE, _REFINING = 1000, 1.25, 20
 # Fewer rows do not say how fast more of them resolve the function.
 _LEAST_RATE = 100

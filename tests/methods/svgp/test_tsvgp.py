@@ -14,8 +14,10 @@ from vastgp import (
     TSVGPClassifier,
     TSVGPRegressor,
 )
+from vastgp.estimators import first_hyperparameters
 from vastgp.fitting.inducing_points import greedy_variance, select_inducing
 from vastgp.kernels import RBF
+from vastgp.methods.svgp import estimator
 from vastgp.methods.svgp.posterior import SVGPPosterior
 from vastgp.options import Adam, Classes, Fixed, Learn, Natural
 
@@ -286,7 +288,7 @@ def test_with_an_inducing_input_at_every_row_there_is_nothing_left_to_learn(make
 
 @pytest.mark.parametrize("kind", [TSVGPRegressor, TSVGPClassifier])
 def test_rows_that_the_start_has_seen_leave_nothing_to_learn(kind):
-    """512 inducing inputs of 560 rows: steps took ten times as long, and ended no better."""
+    """All rows as inducing inputs, of 560: steps with fewer took ten times as long, and ended no better."""
     X, y = small(760)
     X, new, y, target = X[:560], X[560:], y[:560], y[560:]
     if kind is TSVGPClassifier:
@@ -298,8 +300,36 @@ def test_rows_that_the_start_has_seen_leave_nothing_to_learn(kind):
         exact = ExactGPRegressor("rbf").fit(X, y)
         found, best = (each.log_predictive_density(new, target) for each in (model, exact))
         assert np.mean(found) > np.mean(best) - 0.02
-    assert model.converged_ and model.num_inducing_ == 512
+    assert model.converged_ and model.num_inducing_ == len(X)
     assert "inducing inputs" not in model.history_.phases
+
+
+def test_of_few_rows_nothing_is_learned_where_the_start_has_seen_half_of_them(monkeypatch):
+    monkeypatch.setattr(first_hyperparameters, "_DUAL_ROWS", 30)
+    X, y = small(61)
+
+    def phases(n, **options):
+        return TSVGPClassifier("rbf", tol=1.0, **options).fit(X[:n], y[:n] > 0.0).history_.phases
+
+    assert "inducing inputs" not in phases(60)
+    # more than twice as many, steps that are asked for, and a number of inducing inputs of the user's own
+    for learned in (
+        phases(61),
+        phases(60, solver=Natural(max_steps=10)),
+        phases(60, num_inducing=20),
+    ):
+        assert "inducing inputs" in learned
+
+
+def test_steps_that_are_asked_for_have_no_more_inducing_inputs_than_steps_are_made_for(monkeypatch):
+    monkeypatch.setattr(estimator, "_INDUCING", (60, 30))
+    X, y = small(150)
+    stepped = TSVGPRegressor("rbf", solver=Natural(max_steps=5)).fit(X, y)
+    assert "inducing inputs" in stepped.history_.phases and stepped.num_inducing_ == 60
+    assert TSVGPRegressor("rbf").fit(X, y).num_inducing_ == 150
+    # nothing is learned, and the rows are many
+    monkeypatch.setattr(estimator, "_FEW_ROWS", 100)
+    assert TSVGPRegressor("rbf", hyperparameters="subset").fit(X, y).num_inducing_ == 60
 
 
 @pytest.mark.parametrize("kind", [TSVGPClassifier, SVGPClassifier])

@@ -20,8 +20,9 @@ class TSVGPRegressor(SparseRegressor):
         As in `QSGPRegressor`: None is the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some rows,
         or a sum of two where that is likelier by far. Sums and products are allowed.
     num_inducing : int, optional
-        Number m of inducing inputs, at most the number of rows. None: 512, or one for each row where there are fewer;
-        256 or 128 where ``max_seconds`` is too short for some hundred steps with more.
+        Number m of inducing inputs, at most the number of rows. None: 512; of up to 2000 rows, where nothing is learned
+        by steps, one for each row with Gaussian noise and 1024 elsewhere; 256 or 128 where ``max_seconds`` is too short
+        for more.
     likelihood : str or Likelihood, default "gaussian"
         Those of `QSGPRegressor`, and ``"heteroskedastic"``: Gaussian noise whose variance is a function of the inputs,
         learned beside the mean with the same kernel and inducing inputs.
@@ -31,8 +32,9 @@ class TSVGPRegressor(SparseRegressor):
     hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
         ``"subset"``: those of highest evidence on 1000 rows. ``"learn"`` goes on from there on all rows, by steps of
         Adam (``rate``, 0.02 at first) on the bound, with noise of at least ``noise_floor`` (1e-3) of the target's
-        variance; not of up to 1000 rows where ``num_inducing`` and ``solver`` are left out, as those of the subset are
-        of all rows then. ``"fixed"``: those given, in the units of inputs and target. Objects of `vastgp.options`.
+        variance; not of up to 2000 rows where ``num_inducing`` and ``solver`` are left out, as those of the subset are
+        of all rows then, or of half of them. ``"fixed"``: those given, in the units of inputs and target. Objects of
+        `vastgp.options`.
     solver : {"natural"} or Natural, default "natural"
         Steps, their lengths and rows, whether inducing inputs move; see `vastgp.options.Natural`.
     tol : float, default 1e-4
