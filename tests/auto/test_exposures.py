@@ -191,6 +191,16 @@ def test_candidates_take_exposures(given):
     )
 
 
+def test_trees_of_many_counts_say_something_of_as_many_as_there_is_time_for():
+    def on_trees(seconds):
+        made = candidates.of_exposure(10**6, 40, method="auto", likelihood="auto", seconds=seconds)
+        return [one.most_rows for one in made if one.on_trees]
+
+    assert set(on_trees(None)) == {None}
+    assert all(10_000 < rows < 10**6 for rows in on_trees(60.0))
+    assert on_trees(1.0) == []
+
+
 def test_trees_are_grown_for_rates():
     table, _ = claims(50, 10)
     y = np.column_stack([table.claims, np.log(table.years)])

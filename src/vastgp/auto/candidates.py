@@ -11,7 +11,7 @@ from typing import Any
 
 from vastgp._arguments import Named, check_arguments, declared
 from vastgp.auto.series import kernel_of_series
-from vastgp.auto.trees import FEWEST, Grown, OnTrees, has_trees, rows_told
+from vastgp.auto.trees import Grown, OnTrees, has_trees, rows_told
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
 from vastgp.kernels import Matern12, Matern32
@@ -262,7 +262,9 @@ def most_exact_rows(seconds: float | None, timed: bool = True, enough: int | Non
     return max(min(affordable_exact(seconds, 4, enough), held), _EXACT_ROWS)
 
 
-def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candidate]:
+def of_exposure(
+    n: int, d: int, *, method: str, likelihood: Any, seconds: float | None = None
+) -> list[Candidate]:
     """Return the candidates for counts with exposures: methods that take these, with laws of counts.
 
     Parameters
@@ -273,6 +275,8 @@ def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candida
         "auto", or the name of one.
     likelihood : str or Likelihood
         "auto": Poisson's law, and one that scatters more; anything else is the user's choice.
+    seconds : float, optional
+        Of the whole fit, as in `regressors`.
 
     Raises
     ------
@@ -295,7 +299,8 @@ def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candida
         return [_with_law(plain, law, given) for law in laws]
     sparse = Candidate("tsvgp", "TSVGPRegressor")
     linear = Candidate("linear", "TSVGPRegressor", {"kernel": "linear"}, _LINEAR_ROWS)
-    trees = [sparse.with_trees()] if n >= FEWEST and d > 1 else []
+    in_time = has_trees(n, d, seconds)
+    trees = [sparse.with_trees(rows_told(n, d, seconds))] if in_time else []
     # what the law is like matters more than steps, and of few events a line is hard to beat
     first, *more = [_with_law(sparse, law, given) for law in laws]
     found = [first, _with_law(linear, laws[0], given), *more]

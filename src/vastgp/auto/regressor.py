@@ -204,7 +204,9 @@ class GPRegressor(Predictions):
 
     def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[candidates.Candidate]:
         if observations.has_exposure(rows.y):
-            return candidates.of_exposure(rows.n, rows.d, method=self.method, likelihood=self._law)
+            return candidates.of_exposure(
+                rows.n, rows.d, method=self.method, likelihood=self._law, seconds=self._seconds
+            )
         if self.method != "auto":
             return [candidates.named(self.method, False, self._law)]
         return candidates.regressors(
