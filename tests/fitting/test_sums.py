@@ -1,5 +1,7 @@
 """Sums of a smooth and a rough kernel in the place of one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,11 @@ from vastgp import (
     SWSGPRegressor,
     TSVGPRegressor,
 )
+from vastgp.fitting import sums
 from vastgp.fitting.best_fit import fit_evidence
 from vastgp.fitting.clock import now
 from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Run
 from vastgp.fitting.sums import or_sum, two_parts
 from vastgp.kernels import RBF, Linear, Matern12, Matern32, Matern52, Sum
@@ -64,6 +68,56 @@ def test_a_sum_that_is_no_likelier_is_not_taken():
     # nor one for which there is no time
     evidence, one = likeliest(*stepped(250))
     assert or_sum(evidence, one, noise_floor=1e-6, tol=1e-3, deadline=now()) is one
+
+
+class Counted(ExactEvidence):
+    """The evidence, and how often it was asked for."""
+
+    asked = 0
+
+    def value_and_gradient(self, kernel, noise_variance):
+        self.asked += 1
+        return super().value_and_gradient(kernel, noise_variance)
+
+
+def test_some_rows_say_whether_a_sum_is_looked_for_on_all():
+    X, y = stepped(800)
+    _, one = likeliest(X, y)
+    how = {"noise_floor": 1e-6, "tol": 1e-3}
+    alone, beside, some = (Counted(X, y), Counted(X, y), Counted(X[::2], y[::2]))
+    both, found = or_sum(alone, one, **how), or_sum(beside, one, few=some, **how)
+    assert isinstance(found.params[0], Sum)
+    assert found.value > one.value + 0.95 * (both.value - one.value)
+    assert beside.asked < 0.7 * alone.asked
+    # where they say no, all are asked once for each beginning, which they compare
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(150, 2))
+    y = np.sin(X[:, 0] + X[:, 1]) + 0.3 * generator.normal(size=150)
+    y = (y - y.mean()) / y.std()
+    _, one = likeliest(X, y, RBF)
+    beside = Counted(X, y)
+    assert or_sum(beside, one, few=ExactEvidence(X[::2], y[::2]), **how) is one
+    assert beside.asked == len(two_parts(one.params[0], 2)) == 3
+
+
+def test_a_sum_of_some_rows_that_the_clock_ended_is_not_taken_for_one_of_all(monkeypatch):
+    """Half as many rows have half the evidence, which is more where it is negative."""
+    X, y = stepped(200)
+    evidence, one = likeliest(X, y)
+    some = ExactEvidence(X[::2], y[::2])
+    assert sums.log_density(some, one.params) > one.value + 10.0
+    climb = sums.fit_evidence
+    for ended in range(1, 5):
+        climbs = []
+
+        def late(by, *args, climbs=climbs, ended=ended, **options):
+            climbs.append(by)
+            found = climb(by, *args, **options)
+            return replace(found, message=OUT_OF_TIME) if len(climbs) >= ended else found
+
+        monkeypatch.setattr(sums, "fit_evidence", late)
+        assert or_sum(evidence, one, few=some, noise_floor=1e-6, tol=1e-3) is one
+        assert len(climbs) <= 4 and all(by is some for by in climbs)
 
 
 @pytest.mark.parametrize("form", [RBF, Matern32, Matern52])

@@ -315,6 +315,7 @@ def test_of_few_rows_nothing_is_learned_where_the_start_has_seen_half_of_them(mo
     # more than twice as many, steps that are asked for, and a number of inducing inputs of the user's own
     for learned in (
         phases(61),
+        phases(60, hyperparameters=Learn(rows=30)),
         phases(60, solver=Natural(max_steps=10)),
         phases(60, num_inducing=20),
     ):

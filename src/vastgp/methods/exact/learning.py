@@ -168,10 +168,16 @@ def learn_by_stages(
             evidence, result.params, record=run.evaluations(name, share=share), **how
         )
         if form is None and rows > seen:
-            # more rows can tell two parts of what was one of fewer
-            share = _share(rows, X.shape, 2, run, reserve)
+            # more rows can tell two parts of what was one of fewer; where there are many, those of the stage before
+            # say whether it is worth their time
+            share, few = _share(rows, X.shape, 2, run, reserve), None
+            if rows > _COMPARED_ROWS:
+                some = np.sort(order[:_COMPARED_ROWS])
+                few = exact_evidence(X[some], y[some])
             if share >= _LEAST_SHARE:
-                result = or_sum(evidence, result, record=partial(_record, run, name, share), **how)
+                result = or_sum(
+                    evidence, result, few=few, record=partial(_record, run, name, share), **how
+                )
         run.first = result.params
         learned, steps = rows, steps + result.num_iter
     return replace(result, num_iter=steps), learned

@@ -141,9 +141,10 @@ class SVGPFits(BaseGP):
         first = find_first(beginning, self._first_likelihood)
         likelihood = first[1]
         # of so few rows the start has the evidence itself, of which the bound with most of them is a little less
-        enough = given is None and rows.n <= (2 if chosen and few else 1) * rows_of_start(
-            search, likelihood
-        )
+        known = rows_of_start(search, likelihood)
+        if chosen and few and known and rows.n <= search.rows:
+            known *= 2  # all were asked for, and half are looked at as more would take too long
+        enough = given is None and rows.n <= known
         if enough and (chosen or rows.n <= inputs.size):
             options = without_steps(options, solver)
         if chosen:
