@@ -83,7 +83,8 @@ def test_structure_of_two_sizes_is_found():
     true = Matern32([0.4, 0.4], 1.0) + Matern32([6.0, 6.0], 9.0)
     root = np.linalg.cholesky(covariance(true, X, X) + 0.09 * np.eye(1500))
     y = root @ generator.normal(size=1500)
-    tied = Subset(tied=[(0, 1)], rows=300)
+    # the exact evidence of a hundred rows sees one size; of three hundred both, and there is nothing left to find
+    tied = Subset(tied=[(0, 1)], rows=100)
     model = SWSGPRegressor(solver=Nearest(evidence="ordered"), hyperparameters=tied).fit(X, y)
     found = log_density(model.kernel_, X, y - y.mean(), float(model.likelihood_.noise_variance))
     assert found > log_density(true, X, y - y.mean(), 0.09) - 3.0
