@@ -53,8 +53,9 @@ _START_ROWS, _NOISE_FLOOR = 1000, 1e-3
 # elevators 0.41 in 21 (0.43 in 42), powerplant -0.30 in 16 (-0.29 in 38); two classes, kin40k 0.282 in 12 (0.290 in
 # 37), protein 0.439 in 11 (0.468 in 33), elevators 0.353 in 11 (0.348 in 122).
 _FEW_ROWS, _MANY, _PASSES = 2000, 1024, 10
-# Of the budget, for first hyperparameters: the bound is what counts where it is learned from there.
-_FOR_START, _FOR_START_ALONE = 0.3, 0.8
+# Of the budget, for first hyperparameters: the bound is what counts where it is learned from there; of few rows nothing
+# is, but with many classes.
+_FOR_START, _FOR_START_OF_FEW, _FOR_START_ALONE = 0.3, 0.6, 0.8
 _TILE_ENTRIES = 2**21
 
 NumInducing = Annotated[
@@ -136,7 +137,9 @@ class SVGPFits(BaseGP):
         if isinstance(search, Subset):
             begin = rows.n if chosen and few else _START_ROWS
             search = search.given(rows=max(begin, _START_ROWS), noise_floor=_NOISE_FLOOR)
-        share = _FOR_START if options.learn else _FOR_START_ALONE
+        share = _FOR_START_ALONE
+        if options.learn:
+            share = _FOR_START_OF_FEW if chosen and few else _FOR_START
         beginning = Beginning(search, self.kernel, rows, scaling, run, share, sums=True)
         first = find_first(beginning, self._first_likelihood)
         likelihood = first[1]
