@@ -23,6 +23,7 @@ import numpy as np
 import vastgp
 from run import machine_rates, peak_mb
 from table import RESULTS, put, rows, write_table
+from vastgp import metrics
 
 OUT = RESULTS / "small_tables.jsonl"
 _NEW, _INPUTS = 2000, 8
@@ -61,14 +62,14 @@ def friedman(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def scores(model: Any, X: np.ndarray, y: np.ndarray, scale: float) -> dict[str, float]:
     """Return what a model's predictions of new rows are worth, in deviations of the target."""
     if hasattr(model, "classes_"):
-        found = model.predict_proba(X)[np.arange(len(y)), y.astype(int)]
-        return {"log_loss": -float(np.mean(np.log(found)))}
+        found = model.predict_proba(X)
+        return {"log_loss": metrics.nlpd_of_probabilities(y, found, model.classes_)}
     mean, std = model.predict(X, return_std=True)
     density = model.log_predictive_density(X, y)
     return {
-        "rmse": float(np.sqrt(np.mean((mean - y) ** 2)) / scale),
+        "rmse": metrics.rmse(y, mean) / scale,
         "nlpd": -float(np.mean(density)) - float(np.log(scale)),
-        "coverage_95": float(np.mean(np.abs(mean - y) < 1.96 * std)),
+        "coverage_95": metrics.coverage(y, mean, std),
     }
 
 

@@ -222,17 +222,12 @@ class DualEvidence(RowEvidence):
         log_det = factor.log_determinant
         # Sigma = K - K S B^-1 S K
         mean = _times(K, linear - root * factor.solve(root * _times(K, linear)))
+        # Sigma = S^-1 (I - B^-1) S^-1, as S K S = B - I: half of the operations
+        variance = (1.0 - factor.inverse_diagonal()) / np.maximum(precision, _RESOLVED)
         faint = np.flatnonzero(precision < _RESOLVED)
-        of_faint = np.zeros(0)
         if len(faint):
             H = factor.half_solve(np.asfortranarray(root[:, None] * K[:, faint]))
-            of_faint = np.diagonal(K)[faint] - np.einsum("ij,ij->j", H, H)
-        if len(faint) < len(root):
-            # Sigma = S^-1 (I - B^-1) S^-1, as S K S = B - I: half of the operations
-            variance = (1.0 - factor.inverse_diagonal()) / np.maximum(precision, _RESOLVED)
-            variance[faint] = of_faint
-        else:
-            variance = of_faint
+            variance[faint] = np.diagonal(K)[faint] - np.einsum("ij,ij->j", H, H)
         return mean, np.maximum(variance, 0.0), log_det
 
     def _factor(self, K: np.ndarray, root: np.ndarray) -> Cholesky:

@@ -126,8 +126,7 @@ def start_from_exact_gp(
     if sums and kernel is None:
         few = None
         if _has_parts(len(y)):
-            rows = np.sort(generator.choice(len(y), _PART_ROWS, replace=False))
-            few = ExactEvidence(X[rows], y[rows])
+            few = ExactEvidence(*some_rows(X, y, _PART_ROWS, generator))
         best = or_sum(
             ExactEvidence(X, y), best, few=few, noise_floor=noise_floor, tol=LOOSE_TOL, deadline=deadline
         )  # fmt: skip

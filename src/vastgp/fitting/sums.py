@@ -108,7 +108,7 @@ def or_sum(
     else:
         # few rows see several sums alike that all rows tell apart (400 rows of steps, beginnings on half of them: -163,
         # -165, -167 there, and on all -273, -252, -277, whose ends are -225, -173, -228)
-        best = max(tried, key=lambda fit: _density_or_none(evidence, fit.params))
+        best = max(tried, key=lambda fit: _density(evidence, fit.params))
         if best.message != OUT_OF_TIME:
             best = climb(few, best.params, min(_STEPS, max_iter), loose, "sum of some rows")
         # what is left of the time is needed by the one; of other rows it has another evidence
@@ -127,7 +127,7 @@ def or_sum(
     return best if best.value > one.value + _WORTH else one
 
 
-def _density_or_none(evidence: Evidence, params: Params) -> float:
+def _density(evidence: Evidence, params: Params) -> float:
     try:
         return log_density(evidence, params)
     except FactorizationError:

@@ -23,11 +23,11 @@ from vastgp.auto.trees.grown import (
     seconds_to_grow,
     squared_error,
 )
-from vastgp.auto.trees.in_time import FEWEST, has_trees, rows_told, seconds_for_trees
+from vastgp.auto.trees.in_time import has_trees, rows_told, seconds_for_trees
 from vastgp.auto.trees.model import OnTrees, of_file, process_of
 
 __all__ = [
-    "FEWEST", "WHOLE", "Grove", "Grown", "OnTrees", "Trees",
+    "WHOLE", "Grove", "Grown", "OnTrees", "Trees",
     "columns_of", "grow", "has_trees", "of_file", "probabilities_of", "process_of", "rows_told", "seconds_for_trees",
     "seconds_to_grow", "squared_error",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from vastgp.auto.trees.grown import (
 )
 
 # Trees have leaves of twenty rows at least; in fewer rows than this they find next to nothing.
-FEWEST = 150
+_FEWEST = 150
 # They are grown in the race and again for all rows, and may take this share of the budget each time; half as long again
 # may take what they say of rows that they were not grown on.
 _SHARE, _SHARE_OF_TELLING = 0.2, 0.5
@@ -25,7 +25,7 @@ def has_trees(n: int, d: int, seconds: float | None, classes: int = 0) -> bool:
     """Whether there are rows for boosted trees, and time: for all rows, or for a part of them that says enough."""
     left, grown_on = seconds_for_trees(seconds), min(n, FEWEST_ROWS if classes else _ENOUGH)
     in_time = left is None or seconds_to_grow(grown_on, d, columns_of(classes)) <= left
-    return n >= FEWEST and d > 1 and in_time
+    return n >= _FEWEST and d > 1 and in_time
 
 
 def seconds_for_trees(seconds: float | None) -> float | None:

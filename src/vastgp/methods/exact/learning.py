@@ -170,11 +170,12 @@ def learn_by_stages(
         if form is None and rows > seen:
             # more rows can tell two parts of what was one of fewer; where there are many, those of the stage before
             # say whether it is worth their time
-            share, few = _share(rows, X.shape, 2, run, reserve), None
-            if rows > _COMPARED_ROWS:
-                some = np.sort(order[:_COMPARED_ROWS])
-                few = exact_evidence(X[some], y[some])
+            share = _share(rows, X.shape, 2, run, reserve)
             if share >= _LEAST_SHARE:
+                few = None
+                if rows > _COMPARED_ROWS:
+                    some = np.sort(order[:_COMPARED_ROWS])
+                    few = exact_evidence(X[some], y[some])
                 result = or_sum(
                     evidence, result, few=few, record=partial(_record, run, name, share), **how
                 )

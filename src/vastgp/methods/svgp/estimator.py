@@ -133,19 +133,20 @@ class SVGPFits(BaseGP):
             inputs = Inputs(None, self.inducing_inputs, self._count(rows.n))
         else:
             inputs = Inputs(scaling.transform_X(given), "given", len(given))
-        chosen, few = self.num_inducing is None and given is None, rows.n <= _FEW_ROWS
+        chosen = self.num_inducing is None and given is None
+        few = chosen and rows.n <= _FEW_ROWS
         if isinstance(search, Subset):
-            begin = rows.n if chosen and few else _START_ROWS
-            search = search.given(rows=max(begin, _START_ROWS), noise_floor=_NOISE_FLOOR)
+            begin = max(rows.n, _START_ROWS) if few else _START_ROWS
+            search = search.given(rows=begin, noise_floor=_NOISE_FLOOR)
         share = _FOR_START_ALONE
         if options.learn:
-            share = _FOR_START_OF_FEW if chosen and few else _FOR_START
+            share = _FOR_START_OF_FEW if few else _FOR_START
         beginning = Beginning(search, self.kernel, rows, scaling, run, share, sums=True)
         first = find_first(beginning, self._first_likelihood)
         likelihood = first[1]
         # of so few rows the start has the evidence itself, of which the bound with most of them is a little less
         known = rows_of_start(search, likelihood)
-        if chosen and few and known and rows.n <= search.rows:
+        if few and known and rows.n <= search.rows:
             known *= 2  # all were asked for, and half are looked at as more would take too long
         enough = given is None and rows.n <= known
         if enough and (chosen or rows.n <= inputs.size):
