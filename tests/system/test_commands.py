@@ -17,7 +17,7 @@ from scipy import stats
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import vastgp
-from vastgp.cli import _auto, _console, _model, _summary
+from vastgp.cli import _auto, _model, _summary
 from vastgp.cli._console import table
 from vastgp.cli._errors import BadInput
 from vastgp.cli._estimators import make_estimator
@@ -349,12 +349,3 @@ def test_qsgp_with_the_same_seed_gives_the_same_model(run, files, qsgp_model, tm
     )
     assert np.array_equal(first, same)
     assert not np.array_equal(first, other)
-
-
-def test_json_has_null_where_a_number_is_not_finite(capsys):
-    """`JSON.parse`, `jq` and pyarrow refuse the words that Python writes for such numbers."""
-    found = {"nlpd": -np.inf, "by part": [1.5, (np.nan, "inf")], "rows": 3, "converged": True}
-    _console.say_json({"scores": found})
-    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    expected = {"nlpd": None, "by part": [1.5, [None, "inf"]], "rows": 3, "converged": True}
-    assert told == {"scores": expected}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import textwrap
 from collections.abc import Sequence
@@ -52,21 +51,6 @@ def say(text: str, *, style: str = "", wrap: bool = False, indent: int = 0) -> N
 
     line = Text(text, style=style)
     console().print(Padding(line, (0, 0, 0, indent)) if indent else line, soft_wrap=not wrap)
-
-
-def say_json(found: Any) -> None:
-    """A value as JSON on standard output. What is no finite number is null: JSON has no word for it."""
-    import json
-
-    say(json.dumps(_finite(found), indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def heading(text: str) -> None:

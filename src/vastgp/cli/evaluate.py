@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +59,7 @@ def evaluate(
     of the default method it is told how many rows lie outside the training rows, and which inputs have drifted.
     """
     with explained(debug, OF_EVALUATE):
-        from vastgp.cli._console import say, say_json
+        from vastgp.cli._console import say
         from vastgp.cli._files import writable
         from vastgp.cli._model import (
             load_model_of_rows,
@@ -84,7 +85,7 @@ def evaluate(
                     say(f"Calibration plot: {plots[key]}")
         if as_json:
             whole = reports.get(None, {"targets": reports})
-            say_json(whole)
+            say(json.dumps(whole, indent=2))
 
 
 def files_of(path: Path, targets: Iterable[Any]) -> dict[Any, Path]:

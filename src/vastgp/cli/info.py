@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ def info(
     """
     with explained(debug):
         from vastgp.cli import _auto_info, _summary
-        from vastgp.cli._console import say_json
+        from vastgp.cli._console import say
         from vastgp.cli._model import load_model, of_targets, written_by
         from vastgp.cli._tables import is_front_door
 
@@ -34,7 +35,7 @@ def info(
             models = of_targets(fitted)
             every = {name: _auto_info.summary(one) | of_file for name, one in models.items()}
             if as_json:
-                say_json(every.get(None, {"targets": every}))
+                say(json.dumps(every.get(None, {"targets": every}), indent=2, allow_nan=True))
                 return
             for name, found in every.items():
                 _auto_info.show(found, str(model) if name is None else f"{model}: {name}")
@@ -48,17 +49,17 @@ def info(
         found = _summary.summary(fitted)
         found |= {"vastgp": written_by(model), "file_bytes": model.stat().st_size}
         if as_json:
-            say_json(found)
+            say(json.dumps(found, indent=2, allow_nan=True))
         else:
             _summary.show(found, str(model))
 
 
 def _show_map(fitted: Any, title: str, as_json: bool) -> None:
     from vastgp.cli import map_stations
-    from vastgp.cli._console import say_json
+    from vastgp.cli._console import say
 
     if as_json:
-        say_json(map_stations.summary(fitted))
+        say(json.dumps(map_stations.summary(fitted), indent=2))
     else:
         map_stations.show(fitted, title)
 
@@ -92,7 +93,7 @@ def grid_summary(model: Any) -> dict[str, Any]:
 
 def _show_grids(fitted: Any, title: str, as_json: bool) -> None:
     """Show the model of a grid, or that of each of several fields."""
-    from vastgp.cli._console import say_json
+    from vastgp.cli._console import say
 
     fields = getattr(fitted, "outputs_", None)
     if fields is None:
@@ -100,17 +101,17 @@ def _show_grids(fitted: Any, title: str, as_json: bool) -> None:
         return
     every = {name: grid_summary(one) for name, one in fields.items()}
     if as_json:
-        say_json({"fields": every})
+        say(json.dumps({"fields": every}, indent=2, allow_nan=True))
         return
     for name, found in every.items():
         _show_grid(found, f"{title}: {name}", as_json)
 
 
 def _show_grid(found: dict[str, Any], title: str, as_json: bool) -> None:
-    from vastgp.cli._console import facts, heading, number, say_json
+    from vastgp.cli._console import facts, heading, number, say
 
     if as_json:
-        say_json(found)
+        say(json.dumps(found, indent=2, allow_nan=True))
         return
     heading(title)
 
