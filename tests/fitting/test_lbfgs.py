@@ -71,6 +71,41 @@ def test_near_the_maximum_converged_means_that_no_slope_is_larger_than_tol(dista
     assert max(np.max(np.abs(slope)) for slope in slopes) <= tol
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.03])
+def test_along_a_flat_ridge_it_goes_on_while_there_is_more_to_gain(weight):
+    """``-w b`` has the slope ``-w b`` by ``log b``: slopes below ``tol`` leave up to ``tol``, not ``tol^2``."""
+    tol = 1e-3
+
+    def ridge(params):
+        value, slopes = bowl(params | {"b": TARGET["b"]})
+        return value - weight * float(params["b"]), slopes | {"b": -weight}
+
+    found = climb(ridge, tol=tol)
+    assert (
+        found.converged
+        and found.message == "converged: slopes and the Newton decrement are below tol"
+    )
+    # the curvature along the last step is larger than that at its end, which would leave tol^2
+    assert 0.0 < -found.value < 2.0 * tol**2
+    near = {"a": TARGET["a"], "b": np.array(0.5 * tol / weight)}
+    found = maximise(ridge, near, lower=WIDE[0], upper=WIDE[1], max_iter=100, tol=tol)
+    assert found.converged and 0.0 < -found.value < 2.0 * tol**2
+
+
+@pytest.mark.parametrize(("tol", "converged"), [(1e-2, True), (1e-4, False)])
+def test_where_no_step_gains_anything_slopes_and_what_is_left_decide(tol, converged):
+    """Slopes that say there is more, of values that have no more: those of a criterion with errors."""
+
+    def wrong(params):
+        value, slopes = bowl(params)
+        return -abs(value), {name: slope + 2e-3 / params[name] for name, slope in slopes.items()}
+
+    start = {name: target * np.exp(1e-9) for name, target in TARGET.items()}
+    found = maximise(wrong, start, lower=WIDE[0], upper=WIDE[1], max_iter=100, tol=tol)
+    assert found.converged is converged
+    assert ("rounding hides" in found.message) is converged
+
+
 def plateau(point):
     """A curved valley (Rosenbrock's): the maximum of 0 is at ones, and some iterations on the way gain little."""
     x, y = point

@@ -116,8 +116,8 @@ def fit_evidence(
 ) -> LbfgsResult:
     """Maximise evidence times prior over kernel and likelihood inside `bounds_of`; ``params`` is the pair of them.
 
-    ``tol`` is on the derivative of the logarithm of that, per row, by the logarithm of a hyperparameter. The prior is
-    `HyperparameterPrior`, and ``value`` has it, up to its constant.
+    ``tol`` is on the derivative of the logarithm of that, per row, by the logarithm of a hyperparameter, and on the
+    Newton decrement, see `maximise`. The prior is `HyperparameterPrior`, and ``value`` has it, up to its constant.
     """
     lower, upper = bounds_of(start, noise_floor)
     prior = HyperparameterPrior(number_of_inputs(start[0], evidence.num_features))

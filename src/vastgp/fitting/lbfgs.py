@@ -16,6 +16,7 @@ from vastgp.fitting.clock import now
 from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.fitting.newton_decrement import MEMORY, NewtonDecrement
 from vastgp.fitting.progress import Progress
 from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
 from vastgp.linalg.leaves import from_vector
@@ -25,9 +26,13 @@ from vastgp.linalg.leaves import from_vector
 # ended 11 of 14 exact fits with slopes of 1.3 to 8 ``tol``; the difference is 4 % more evaluations.
 _VALUE_TOLERANCE = 0.01
 _NO_SLOPE = 1e-14
+# SciPy's status where no step along a line gains anything.
+_NO_STEP = 2
 # Iterations that have to gain little where slopes are not looked at: a single one of a bound with plateaus may gain
 # nothing a thousand iterations before the end.
 _PATIENCE = 20
+_NEAR = "converged: slopes and the Newton decrement are below tol"
+_ROUNDED = "converged: slopes are below tol, and rounding hides what is left to gain"
 _SETTLED = f"converged: {_PATIENCE} iterations gained less than tol"
 
 
@@ -88,9 +93,11 @@ def maximise(
         Same structure and shapes; the start is moved inside the bounds.
     max_iter : int
     tol : float
-        Converged when no derivative by a logarithm exceeds ``tol * scale``, bounds aside; or when an iteration gains
-        less than ``tol^2 / 100`` of ``max(|objective|, scale)``, which only very flat or badly rounded objectives do
-        before.
+        Converged when no derivative ``g`` by a logarithm exceeds ``tol * scale``, bounds aside, and the Newton
+        decrement, ``sqrt(g^T H^-1 g / scale)`` by the curvatures ``H`` that L-BFGS has seen, does not exceed ``tol``
+        either: ``tol^2 scale / 2`` is left to gain. Or when an iteration gains less than ``tol^2 / 100`` of
+        ``max(|objective|, scale)``, which only very flat or badly rounded objectives do before; or when no step gains
+        anything, slopes are below ``tol`` and no more than ``tol * scale`` is left to gain.
     scale : float, default 1.0
         Natural size of the objective; the number of rows for a log evidence, so that ``tol`` is per row.
     max_seconds : float, optional
@@ -106,9 +113,10 @@ def maximise(
         lambda point: rebuild(np.exp(point)),
         lambda gradient, point: ravel(gradient)[0] * np.exp(point),
         np.log(bounds),
-        {"maxiter": max_iter, "gtol": tol, "ftol": _VALUE_TOLERANCE * tol**2},
+        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": _VALUE_TOLERANCE * tol**2},
         (scale, max_seconds),
         record,
+        tol=tol,
     )
 
 
@@ -144,7 +152,7 @@ def maximise_real(
         {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0},
         (scale, None),
         record,
-        _PATIENCE * tol,
+        least_gain=_PATIENCE * tol,
     )
     if not len(found.history):  # the start was the maximum
         found.history.append(1, 0.0, {"objective": found.value})
@@ -160,11 +168,14 @@ def _climb(
     stops: dict[str, Any],
     limits: tuple[float, float | None],
     record: Evaluations | None,
+    *,
+    tol: float | None = None,
     least_gain: float | None = None,
 ) -> LbfgsResult:
     """Run L-BFGS-B over a vector that stands for parameters.
 
-    ``least_gain`` is of `_PATIENCE` iterations, relative to ``max(|objective|, scale)``: with less it has converged.
+    ``tol`` is of slopes and of the Newton decrement, inside bounds. ``least_gain`` is of `_PATIENCE` iterations,
+    relative to ``max(|objective|, scale)``: with less it has converged.
     """
     scale, max_seconds = limits
     if record is not None and max_seconds is None:
@@ -172,7 +183,8 @@ def _climb(
     began = now()
     history = History()
     seen = _Seen()
-    settled = False
+    decrement = None if bounds is None else NewtonDecrement(bounds)
+    settled: str | None = None
 
     def gains_little() -> bool:
         if least_gain is None or len(history) <= _PATIENCE:
@@ -204,6 +216,8 @@ def _climb(
             error = error or FloatingPointError(f"objective {value}, gradient {slope}")
             found = seen.instead_of(error)
         else:
+            if decrement is not None and seen.last is None:
+                decrement.note(point, -slope / scale)
             found = seen.note(point, -value / scale, -slope / scale)
         if max_seconds is not None and seconds() > max_seconds:
             raise _OutOfTime  # a search along a line may take twenty evaluations
@@ -219,8 +233,13 @@ def _climb(
     def after(intermediate_result: Any) -> None:
         nonlocal settled
         note(-float(intermediate_result.fun) * scale)
-        settled = gains_little()
-        if settled:
+        if decrement is not None and tol is not None:
+            assert seen.last is not None
+            decrement.note(intermediate_result.x, seen.last)
+            settled = _NEAR if decrement.is_below(tol, tol) else None
+        elif gains_little():
+            settled = _SETTLED
+        if settled is not None:
             raise StopIteration
 
     progress = Progress("", False) if record is None else record.progress()
@@ -233,11 +252,19 @@ def _climb(
                 method="L-BFGS-B",
                 bounds=bounds,
                 callback=after,
-                options=stops | {"maxcor": 20},
+                options=stops | {"maxcor": MEMORY},
             )
             end = found.x, -float(found.fun) * scale
-            converged, message = bool(found.success) or settled, str(found.message)
-            message = _SETTLED if settled and not found.success else message
+            if (
+                settled is None
+                and found.status == _NO_STEP
+                and decrement is not None
+                and tol is not None
+            ):
+                # half the square of the decrement is left to gain, and that is tol
+                settled = _ROUNDED if decrement.is_below(np.sqrt(2.0 * tol), tol) else None
+            converged = bool(found.success) or settled is not None
+            message = settled or str(found.message)
         except _OutOfTime:
             end = seen.best, -seen.least * scale
             converged, message = False, OUT_OF_TIME
@@ -263,19 +290,19 @@ class _Seen:
     def __init__(self) -> None:
         self.best, self.least = np.zeros(0), np.inf
         self._worst: float | None = None
-        self._slope: np.ndarray | None = None
+        self.last: np.ndarray | None = None  # slope
 
     def note(self, point: np.ndarray, value: float, slope: np.ndarray) -> tuple[float, np.ndarray]:
         if value < self.least:
             self.best, self.least = point.copy(), value
         self._worst = value if self._worst is None else max(self._worst, value)
-        self._slope = slope
+        self.last = slope
         return value, slope
 
     def instead_of(self, error: ArithmeticError | ValueError) -> tuple[float, np.ndarray]:
-        if self._worst is None or self._slope is None:
+        if self._worst is None or self.last is None:
             raise error  # the start itself fails: nothing to step back to
-        return self._worst + 10.0 + abs(self._worst), np.zeros_like(self._slope)
+        return self._worst + 10.0 + abs(self._worst), np.zeros_like(self.last)
 
 
 def ravel(tree: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:

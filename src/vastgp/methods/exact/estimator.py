@@ -99,8 +99,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         Most iterations of L-BFGS.
     tol : float, default 1e-4
         Learning has converged when no derivative of the log evidence per row, by the logarithm of a hyperparameter, is
-        larger. A tenth of the default moved predictions of six tables of 2000 rows by 0.001 to 0.03 of their deviation,
-        in up to 1.4 times the time.
+        larger, and the Newton decrement is not: some ``tol^2 / 2`` nats a row are left to gain, along flat ridges too.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked after each iteration and before each panel of the factor; None: until
         converged. Where the posterior of all rows does not fit, it is that of as many random ones as do

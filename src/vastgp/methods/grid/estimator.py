@@ -93,7 +93,7 @@ class GridGP(GridPredictions):
         Most iterations of L-BFGS.
     tol : float, default 1e-4
         Learning has converged when no derivative of the criterion per observation, by the logarithm of a
-        hyperparameter, is larger.
+        hyperparameter, is larger, and the Newton decrement is not: some ``tol^2 / 2`` are left to gain.
     max_seconds : float, optional
         Wall-clock budget of ``fit``; None: until converged.
     checkpoint : path or SaveTo, optional

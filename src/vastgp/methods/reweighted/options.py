@@ -23,7 +23,8 @@ class TypeII(Options):
         Most iterations of L-BFGS. None: 100 where functions move (`GriefRegressor`), else 200.
     tol : float, optional
         Learning has converged when no derivative of the log evidence per row, by the logarithm of a hyperparameter, is
-        larger. None: 1e-4 where functions move, else 1e-5.
+        larger, and the Newton decrement is not: some ``tol^2 / 2`` nats a row are left to gain. None: 1e-4 where
+        functions move, else 1e-5.
     """
 
     max_iter: Annotated[int | None, Positive(integer=True, none="100 or 200")] = None
