@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from small_models import SmallModel, exact_terms
-from vastgp.methods.relevance.evidence import Statistics, best_posterior
+from vastgp.methods.relevance.evidence import Statistics, best_posterior, left_to_gain
 from vastgp.methods.relevance.training import gains
 
 N, K, NOISE = 30, 7, 0.3
@@ -104,3 +104,41 @@ def test_unsupported_functions_are_those_whose_bound_grows_without_end(problem):
         without = best_posterior(data.of(others), s[others], NOISE, None).bound
         whole = best_posterior(data, s, NOISE, None).bound
         assert gain[i] == pytest.approx(whole - without, abs=1e-9)
+
+
+@pytest.mark.parametrize("columns", [None, 0])
+@pytest.mark.parametrize("noise_is_free", [True, False])
+@pytest.mark.parametrize("most_move", [0.01, 3.0])
+def test_what_is_left_to_gain_is_that_of_the_quadratic_model(
+    problem, columns, noise_is_free, most_move
+):
+    """Slope and Hessian by finite differences, where precisions of two that matter are too large: it is no maximum."""
+    phi, y, s = problem
+    s = s * np.where(np.arange(K) < 2, 1000.0, 1.0)
+    data, size = statistics(phi, y), K + noise_is_free
+    start = np.log(np.append(s, NOISE))
+
+    def bound(*moves):
+        logs = start.copy()
+        for axis, step in moves:
+            logs[axis] += step
+        return best_posterior(data, np.exp(logs[:K]), float(np.exp(logs[K])), columns).bound
+
+    e = 1e-3
+    slope = np.array([(bound((i, e)) - bound((i, -e))) / (2 * e) for i in range(size)])
+    hessian = np.array([
+        [
+            sum(a * b * bound((i, a * e), (j, b * e)) for a in (1, -1) for b in (1, -1)) / (4 * e**2)
+            for j in range(size)
+        ]
+        for i in range(size)
+    ])  # fmt: skip
+    curvature, axes = np.linalg.eigh(-hessian)
+    assert np.min(curvature) < 0.0 < np.max(curvature)
+    t = np.linspace(0.0, most_move, 20_001)[:, None]
+    expected = np.sum(np.max(np.abs(axes.T @ slope) * t - 0.5 * curvature * t**2, axis=0))
+    found = left_to_gain(
+        data, best_posterior(data, s, NOISE, columns), s, NOISE,
+        noise_is_free=noise_is_free, most_move=most_move,
+    )  # fmt: skip
+    assert found == pytest.approx(expected, rel=1e-4)

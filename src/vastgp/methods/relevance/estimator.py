@@ -60,8 +60,9 @@ class RelevanceVectorRegressor(BaseGPRegressor):
     solver : {"pruning"} or Pruning, default "pruning"
         How candidates are taken out, see `vastgp.options.Pruning`.
     tol : float, default 0.01
-        Converged when the bound moves by less than so many nats in ten iterations. Functions that add less to it are
-        taken out one by one, so that another ``tol`` is another number of them.
+        Converged when the bound moves by less than so many nats in ten iterations, and by its slopes and curvatures no
+        more is left to gain. Functions that add less to it are taken out one by one, so that another ``tol`` is another
+        number of them.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked after every ten iterations.
     checkpoint : path or SaveTo, optional

@@ -105,3 +105,65 @@ def best_posterior(
         - 2.0 * np.sum(np.log(np.diagonal(factor))) + data.num_rows * np.log(2.0 * np.pi * noise_variance)
     )  # fmt: skip
     return BestPosterior(mean, factor, determined, max(float(residual), 0.0), -0.5 * float(twice))
+
+
+def left_to_gain(
+    data: Statistics,
+    best: BestPosterior,
+    precision: np.ndarray,
+    noise_variance: float,
+    *,
+    noise_is_free: bool,
+    most_move: float,
+) -> float:
+    """Return what the bound has left to gain by a quadratic model in the logarithms of precisions and noise, in nats.
+
+    With ``g`` the slope and ``l`` the curvature along an eigenvector of the Hessian it is the most of
+    ``|g| t - 1/2 l t^2`` over ``0 <= t <= most_move``: half the square of the Newton decrement near a maximum, and much
+    beside a saddle, which the fixed point leaves slowly.
+
+    With ``d Sigma_ij / d log s_k = -s_k Sigma_ik Sigma_kj``, ``d mu / d log s_k = -s_k mu_k Sigma e_k`` and
+    ``d mu / d log sigma^2 = -Sigma S mu``, the Hessian is, at ``P = S^1/2 Sigma S^1/2`` and ``m = S^1/2 mu``,
+
+        H_ij = P_ij^2 / 2 + m_i m_j P_ij - delta_ij (P_ii + m_i^2) / 2,
+        H_iv = -(P - P^2)_ii / 2 + m_i (P m)_i,
+        H_vv = -||y - Phi mu||^2 / (2 sigma^2) + m^T P m - tr(P - P^2) / 2.
+
+    Covariances of variances are those of the chevron, exact with all or no full columns; those of the mean are
+    ``A^-1``, as it is that of the exact posterior.
+
+    Parameters
+    ----------
+    data, precision, noise_variance
+        As in `best_posterior`, which has given ``best``.
+    noise_is_free : bool
+        Whether no bound holds the noise.
+    most_move : float
+        How far the model holds, in logarithms.
+    """
+    k, root = len(precision), np.sqrt(precision)
+    weights = root * best.mean
+    P = (root[:, None] * best.factor) @ (root[:, None] * best.factor).T
+    A = data.gram / noise_variance + np.diag(precision)
+    inverse = np.zeros((0, 0))
+    if k:
+        lower = factorize(A, what="the precision of the weights").lower
+        inverse = cho_solve((lower, True), np.eye(k))
+    of_mean = root[:, None] * inverse * root
+    still = np.diagonal(P) - np.sum(P**2, axis=1)
+    misfit, together = best.residual / noise_variance, of_mean @ weights
+    hessian = np.empty((k + 1, k + 1))
+    hessian[:k, :k] = 0.5 * P**2 + np.outer(weights, weights) * of_mean
+    hessian[:k, :k] -= np.diag(0.5 * (np.diagonal(P) + weights**2))
+    hessian[:k, k] = hessian[k, :k] = weights * together - 0.5 * still
+    hessian[k, k] = weights @ together - 0.5 * (misfit + np.sum(still))
+    slope = 0.5 * np.append(
+        best.determined - weights**2, misfit - data.num_rows + np.sum(best.determined)
+    )
+    if not noise_is_free:
+        hessian, slope = hessian[:k, :k], slope[:k]
+    curvature, axes = np.linalg.eigh(-hessian)
+    along = np.abs(axes.T @ slope)
+    # the maximum inside, or the end
+    move = np.where(curvature * most_move > along, along / np.maximum(curvature, 1e-300), most_move)
+    return float(np.sum(along * move - 0.5 * curvature * move**2))

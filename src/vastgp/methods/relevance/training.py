@@ -34,7 +34,12 @@ from vastgp.fitting.loop import STEPS_DONE, LoopResult, Stop
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix
-from vastgp.methods.relevance.evidence import BestPosterior, Statistics, best_posterior
+from vastgp.methods.relevance.evidence import (
+    BestPosterior,
+    Statistics,
+    best_posterior,
+    left_to_gain,
+)
 from vastgp.methods.relevance.options import Pruning
 
 _TILE = 2048
@@ -120,8 +125,9 @@ def fit_relevance(
     noise_floor : float
         Least noise variance, in variances of the target.
     tol : float
-        Converged when all functions have been seen and the bound moves by less than so many nats in ten iterations that
-        take none out. With the exact posterior a function that adds less to it is taken out. Precisions of neighbours
+        Converged when all functions have been seen, the bound moves by less than so many nats in ten iterations that
+        take none out, and by its slopes and curvatures no more is left to gain: small steps leave a saddle slowly.
+        With the exact posterior a function that adds less to it is taken out. Precisions of neighbours
         can go on trading long after.
 
     Returns
@@ -186,10 +192,13 @@ class _Search:
             first_bound = bound if np.isnan(first_bound) else first_bound
         sampled = state.seen < len(self.inputs) or state.rough == 0
         settling = not sampled and done > 1 and np.array_equal(before, state.active)
+        gain = abs(bound - first_bound) if settling else np.inf
+        if gain < self.tol:
+            gain = max(gain, self._left_to_gain(state))
         return state, {
             "objective": bound,
             "change": np.inf if sampled else change,
-            "gain": abs(bound - first_bound) if settling else np.inf,
+            "gain": gain,
             "relevant": np.count_nonzero(state.active),
             "noise_variance": float(np.exp(state.log_noise)),
             STEPS_DONE: done,
@@ -200,9 +209,19 @@ class _Search:
         gain = diagnostics["gain"]
         if gain < self.tol:
             return Stop(
-                f"converged: the bound moved by {gain:.1g} nats in {_CHUNK} iterations", True
+                f"converged: {gain:.1g} nats at most were gained in {_CHUNK} iterations and are left to gain",
+                True,
             )
         return None
+
+    def _left_to_gain(self, state: _State) -> float:
+        index, data = np.flatnonzero(state.active), self.sums(state)
+        precision, noise = np.exp(state.log_precision[index]), float(np.exp(state.log_noise))
+        best = best_posterior(data, precision, noise, self.options.dense_columns)
+        return left_to_gain(
+            data, best, precision, noise,
+            noise_is_free=noise > 1.001 * max(self.noise_floor, 1e-12), most_move=_MOST_MOVE,
+        )  # fmt: skip
 
     def _next_set(self, state: _State) -> _State:
         """Return the state with new functions beside those that are left."""
