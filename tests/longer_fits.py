@@ -152,7 +152,7 @@ LONGER: dict[str, Longer] = {
         "GriefRegressor", {}, {"inference": TypeII(2000, 1e-5)}, 1e-4, NATS
     ),
     "ReweightedBasisRegressor": Longer(
-        "ReweightedBasisRegressor", {"num_basis": 100}, {"inference": TypeII(2000, 1e-5)}, 1e-4, NATS
+        "ReweightedBasisRegressor", {"num_basis": 100}, {"inference": TypeII(2000, 1e-6)}, 1e-5, NATS
     ),
     "RandomFeatureGPRegressor": Longer(
         "RandomFeatureGPRegressor", {"num_basis": 200, "dtype": "float64"},
