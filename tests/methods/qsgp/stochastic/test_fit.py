@@ -11,10 +11,11 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import purpose_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.fitting.candidates import BOUNDS
+from vastgp.fitting.history import History
 from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
+from vastgp.methods.qsgp.stochastic.fit import _ended, fit_stochastic
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.parts import function_order
 from vastgp.methods.qsgp.stochastic.sample import draw_samples
@@ -256,3 +257,15 @@ def test_other_rows_seeds_rates_and_noise_are_no_other_program():
             fit_stochastic(*given, Run(seed=seed))
             made.append(programs())
     assert 3 <= made[0] <= 10 and made[1] == 0
+
+
+def test_a_fit_whose_bound_falls_has_not_converged():
+    rule = _ended("support_residual", 0.1, 0.1, False, 20, 200)
+    assert rule is not None
+    for fall, ends in ((0.0, True), (0.5, False)):
+        history = History()
+        for number in range(40):
+            record = {"support_residual": 0.36, "objective": -600.0 - fall * number}
+            history.append(50 * (number + 1), 0.0, record)
+        stop = rule({}, history)
+        assert (stop is not None and stop.converged) is ends

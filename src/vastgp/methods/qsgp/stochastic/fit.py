@@ -29,7 +29,8 @@ from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.data.split import held_out_indices, without
 from vastgp.fitting.clock import now
 from vastgp.fitting.early_stopping import no_progress
-from vastgp.fitting.loop import ShouldStop, steps_of_chunk
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import ShouldStop, Stop, steps_of_chunk
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Likelihood
@@ -119,7 +120,7 @@ def fit_stochastic(
         Least noise variance that is learned.
     tol : float, optional
         Converged when the residual, or the error of rows held out, no longer falls by a hundredth of so many standard
-        deviations of the noise, see `no_progress`. None: all steps, or all of the budget.
+        deviations of the noise, see `no_progress`, and the bound stands still. None: all steps, or all of the budget.
     dtype : {"float32", "float64"}
     on_chunk : callable, optional
         Called with the state, the problem and the steps done after every chunk; what it returns joins the record. It
@@ -184,7 +185,9 @@ def fit_stochastic(
                 start(),
                 max_iter=options.max_steps,
                 chunk=chunk,
-                should_stop=_ended(watched, tol, noise_variance, bool(judges), _PATIENCE // chunk),
+                should_stop=_ended(
+                    watched, tol, noise_variance, bool(judges), _PATIENCE // chunk, rows.n
+                ),
                 share=max(1.0 - end / left, _LEAST_SHARE) if left else 1.0,
                 label="QSGP stochastic",
             )
@@ -281,12 +284,37 @@ def _seconds_of_the_end(plan: StochasticPlan, d: int, run: Run) -> float:
 
 
 def _ended(
-    watched: str, tol: float | None, noise_variance: float, held_out: bool, patience: int
+    watched: str,
+    tol: float | None,
+    noise_variance: float,
+    held_out: bool,
+    patience: int,
+    num_rows: int,
 ) -> ShouldStop | None:
     if tol is None:
         return None
     least = _LEAST_PROGRESS * tol * noise_variance**0.5
-    return no_progress(watched, patience=patience, min_change=least, held_out=held_out)
+    rule = no_progress(watched, patience=patience, min_change=least, held_out=held_out)
+    window = max(patience // 2, 2)
+
+    def ended(now: Mapping[str, float], history: History) -> Stop | None:
+        # the columns of the covariance are in no residual: they may diverge while the mean stands still
+        return (
+            None if _bound_moves(history, window, 0.5 * tol**2 * num_rows) else rule(now, history)
+        )
+
+    return ended
+
+
+def _bound_moves(history: History, window: int, most: float) -> bool:
+    """Return whether the bound still rises or falls by more than ``most`` nats beyond doubt (two standard errors)."""
+    values = np.asarray(history.objective)
+    values = values[np.isfinite(values)]
+    if len(values) < 2 * window:
+        return True
+    last, before = values[-window:], values[-2 * window : -window]
+    error = float(((np.var(last, ddof=1) + np.var(before, ddof=1)) / window) ** 0.5)
+    return abs(float(np.mean(last) - np.mean(before))) - 2.0 * error > most
 
 
 def _hold_out(
