@@ -68,7 +68,10 @@ def learn_params(
     share: float,
     tol: float | None = None,
 ) -> tuple[Params, LoopResult]:
-    """Learn kernel and noise on all rows, in at most a share of what is left of the budget."""
+    """Learn kernel and noise on all rows by noisy slopes, in at most a share of what is left of the budget.
+
+    ``tol`` is as in `climb_evidence`.
+    """
     assert search.steps is not None
     assert search.rate is not None
     assert search.noise_floor is not None
@@ -77,6 +80,14 @@ def learn_params(
         num_rows=num_rows, tol=tol, share=share,
     )  # fmt: skip
     return (kernel, Gaussian(noise_variance)), loop
+
+
+def nats_left(tol: float) -> float:
+    """Return what learning may leave to gain, in nats for each row, where ``tol`` is in deviations of the noise.
+
+    A mean that is off by e of them costs ``e^2 / 2`` nats.
+    """
+    return 0.5 * tol**2
 
 
 def unfinished_learning(loop: LoopResult, steps: int, *, cut: bool = False) -> str:

@@ -17,8 +17,9 @@ from vastgp.kernels import Kernel
 # Steps between two anchors, and the share of the last steps whose average is the result.
 _REFRESH, _AVERAGED = 8, 1.0 / 3.0
 _MOMENTUM, _SECOND_MOMENTUM, _TINY, _LAST_RATE = 0.8, 0.999, 1e-8, 0.1
-# Learning has converged when its last third gained no more nats for each row.
-_SETTLED = 5e-3
+# Nats for each row that converged learning may leave, where nobody says; and how far a logarithm may go where the
+# slopes do not say how it ends.
+_LEFT, _FARTHEST = 5e-3, 1.0
 
 
 class Estimate(NamedTuple):
@@ -53,8 +54,9 @@ class Estimator(Protocol):
 class _State(NamedTuple):
     """Logarithms of kernel and noise, where they were at the last anchor, and Adam's moments.
 
-    ``late`` and ``earlier`` are the averages of the logarithms over the last third of the steps and the one before it,
-    ``slope`` that of the slopes over the last third.
+    ``late`` and ``slope`` are the averages of logarithms and slopes over the last third of the steps, ``middle`` and
+    ``mean_slope`` over all so far; ``squares`` and ``products`` are the sums of the squares of logarithms about their
+    mean, and of the products of these with slopes.
     """
 
     logs: np.ndarray
@@ -62,8 +64,11 @@ class _State(NamedTuple):
     first: np.ndarray
     second: np.ndarray
     late: np.ndarray
-    earlier: np.ndarray
     slope: np.ndarray
+    middle: np.ndarray
+    mean_slope: np.ndarray
+    squares: np.ndarray
+    products: np.ndarray
     carried: Any
 
 
@@ -83,7 +88,7 @@ def climb_evidence(
     """Climb, and return the average of the logarithms over the last third of the steps.
 
     The rate falls along a cosine to a tenth, and the average takes out what is left of the noise of the slopes. It has
-    converged when that third gained next to nothing: the mean slope times the way from the third before.
+    converged when next to nothing is left to gain, by the mean slope of that third and curvatures, see `_left`.
 
     Parameters
     ----------
@@ -101,7 +106,7 @@ def climb_evidence(
     num_rows : int
         By which slopes are divided.
     tol : float, optional
-        Ends where the slope, per row and by the logarithms, is shorter: for slopes without noise.
+        Nats for each row that may be left to gain where it has converged. None: 5e-3.
     share : float, default 1.0
         Most of what is left of the budget.
     carried : pytree of arrays
@@ -121,6 +126,7 @@ def climb_evidence(
             slope = slopes * np.exp(state.logs) / num_rows
             if not np.all(np.isfinite(slope)):
                 break
+            state = _noted(state, slope, number)
             state = _moved(state, slope, number, _rate(rate, number, steps), (low, high))
             state = _averaged(state, slope, steps - 1 - number, window)._replace(
                 carried=found.carried
@@ -129,15 +135,15 @@ def climb_evidence(
             "slope": float(np.linalg.norm(slope)),
             "noise_variance": float(np.exp(state.logs[-1])),
             # what counts is the last of them
-            "late_gain": float(state.slope @ (state.late - state.earlier)),
+            "left": _left(state, low, high),
         }
         return state, found.diagnostics | now
 
     zeros = np.zeros_like(logs)
-    begin = _State(logs, logs, zeros, zeros, logs, logs, zeros, carried)
+    begin = _State(logs, logs, zeros, zeros, logs, zeros, logs, zeros, zeros, zeros, carried)
     state, loop = run.steps(
         "learning", step_chunk, begin,
-        max_iter=steps + 1, chunk=1, should_stop=_rule(steps, tol), share=share,
+        max_iter=steps + 1, chunk=1, should_stop=_rule(steps, _LEFT if tol is None else tol), share=share,
         label="hyperparameters",
     )  # fmt: skip
     done = loop.num_iter
@@ -145,28 +151,49 @@ def climb_evidence(
     return kernel, float(likelihood.noise_variance), loop
 
 
-def _rule(steps: int, tol: float | None) -> Callable[..., Stop | None]:
+def _rule(steps: int, tol: float) -> Callable[..., Stop | None]:
     """Return the rule that ends the climb."""
 
     def ended(now: Any, history: History) -> Stop | None:
         if not np.isfinite(now["slope"]):
             return Stop("the slope of the log evidence is not finite", converged=False)
-        if tol is not None and now["slope"] <= tol:
-            return Stop(f"converged: slope {now['slope']:.2g} <= tol = {tol:g}", converged=True)
         if history.steps[-1] < steps:
             return None
-        gain = now["late_gain"]
-        if gain <= _SETTLED:
-            said = (
-                f"the last third of {steps} steps of learning gained {gain:.2g} nats for each row"
-            )
-            return Stop(f"converged: {said}", converged=True)
-        return Stop(
-            f"{steps} steps of learning were done, of which the last third still gained {gain:.2g} nats for each row",
-            converged=False,
-        )
+        left, converged = now["left"], now["left"] <= tol
+        said = f"{steps} steps of learning left about {left:.2g} nats for each row to gain"
+        return Stop(f"converged: {said}" if converged else f"{said} > {tol:.2g}", converged)
 
     return ended
+
+
+def _noted(state: _State, slope: np.ndarray, number: int) -> _State:
+    """Return the state with one more slope in its moments, those of where it was taken."""
+    away, share = state.logs - state.middle, 1.0 / (number + 1.0)
+    middle = state.middle + share * away
+    mean_slope = state.mean_slope + share * (slope - state.mean_slope)
+    return state._replace(
+        middle=middle,
+        mean_slope=mean_slope,
+        squares=state.squares + away * (state.logs - middle),
+        products=state.products + away * (slope - mean_slope),
+    )
+
+
+def _left(state: _State, low: np.ndarray, high: np.ndarray) -> float:
+    """Return about how many nats for each row are left to gain.
+
+    Newton's decrement ``g^2 / (2 c)`` of each logarithm, with the mean slope g of the last third of the steps and the
+    curvature c by regression of all slopes on where they were taken: Adam moves every logarithm, whatever its slope.
+    The noise of g adds to it. Where slopes do not fall, as of an input that goes out of the model, it is what the slope
+    is worth over a factor of e.
+    """
+    outward = ((state.late <= low) & (state.slope < 0.0)) | (
+        (state.late >= high) & (state.slope > 0.0)
+    )
+    g = np.where(outward, 0.0, np.abs(state.slope))
+    curvature = np.maximum(-state.products, 0.0) / np.maximum(state.squares, np.finfo(float).tiny)
+    way = g / np.maximum(2.0 * curvature, g / _FARTHEST + np.finfo(float).tiny)
+    return float(g @ way)
 
 
 def _moved(
@@ -193,12 +220,10 @@ def _averaged(state: _State, slope: np.ndarray, left: int, window: int) -> _Stat
     def mean(before: np.ndarray, value: np.ndarray, first: int) -> np.ndarray:
         return before + (value - before) / (first - left)
 
-    if left < window:
-        late = mean(state.late, state.logs, window)
-        return state._replace(late=late, slope=mean(state.slope, slope, window))
-    if left < 2 * window:
-        return state._replace(earlier=mean(state.earlier, state.logs, 2 * window))
-    return state
+    if left >= window:
+        return state
+    late = mean(state.late, state.logs, window)
+    return state._replace(late=late, slope=mean(state.slope, slope, window))
 
 
 def _logarithms(params: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:

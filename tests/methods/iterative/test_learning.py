@@ -132,7 +132,40 @@ def test_climbing_ends_at_the_top_and_averages_out_the_noise():
     assert noise == pytest.approx(0.5, rel=1e-5)
     _, _, loop = climb(estimate, steps=10, rate=0.1, noise_floor=1e-3, carried=np.zeros(1))
     assert not loop.converged
-    assert "10 steps of learning were done, of which the last third still gained 0." in loop.reason
+    assert "10 steps of learning left about 0." in loop.reason
+
+
+def test_a_slow_climb_along_a_ridge_says_what_is_left():
+    # the last third of the steps gains next to nothing, and a long way is left
+    target, curvature = (
+        np.log(np.array([1.0, 1.0, 0.1])) + np.array([30.0, 0.0, 0.0]),
+        np.array([1e-3, 1.0, 1.0]),
+    )
+
+    def estimate(params, anchor, step, carried):
+        logs = np.log([float(np.ravel(leaf)[0]) for leaf in jax.tree.leaves(params)])
+        by = -100.0 * curvature * (logs - target) / np.exp(logs)
+        return Estimate(_like(params[0], by), by[2], {"objective": 0.0})
+
+    _, _, loop = climb(estimate, steps=20, rate=0.01, noise_floor=1e-3, tol=5e-3)
+    assert not loop.converged and "left about" in loop.reason
+
+
+def test_what_a_climb_leaves_is_estimated_by_its_slopes():
+    target = np.log(np.array([0.5, 2.0, 0.1]))
+    curvature = np.array([0.3, 0.02, 1.0])
+    reached = []
+
+    def estimate(params, anchor, step, carried):
+        logs = np.log([float(np.ravel(leaf)[0]) for leaf in jax.tree.leaves(params)])
+        reached.append(logs)
+        by = -100.0 * curvature * (logs - target) / np.exp(logs)
+        return Estimate(_like(params[0], by), by[2], {"objective": 0.0})
+
+    kernel, noise, loop = climb(estimate, steps=12, rate=0.05, noise_floor=1e-3)
+    end = np.log([float(kernel.lengthscales), float(kernel.variance), noise])
+    left = 0.5 * curvature @ (end - target) ** 2
+    assert loop.history.last("left") == pytest.approx(left, rel=0.05)
 
 
 def test_slopes_that_are_not_finite_end_it_where_it_was():

@@ -316,3 +316,22 @@ def test_pickles_and_copies_keep_double_precision(data, solver):
     right = model.predict(X[:20], return_std=True)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         np.testing.assert_array_equal(other.predict(X[:20], return_std=True), right)
+
+
+def test_learning_that_has_converged_leaves_nothing_to_learn():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 4))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + 0.2 * rng.normal(size=60)
+    common = {"num_basis": 200, "dtype": "float64", "solver": Block(rank=20)}
+    short, long = (
+        QSGPRegressor("rbf", tol=tol, hyperparameters=Learn(rows=20), **common).fit(X, y)
+        for tol in (0.1, 0.01)
+    )
+    assert short.converged_ and long.converged_
+    new = rng.normal(size=(100, 4))
+    (mean, std), (better, best) = (model.predict(new, return_std=True) for model in (short, long))
+    moved = np.log(std / best) + 0.5 * (best**2 + (better - mean) ** 2) / std**2 - 0.5
+    assert np.mean(moved) < 0.5 * 0.1**2
+    with pytest.warns(ConvergenceWarning, match="2 steps of learning did not end"):
+        few = QSGPRegressor("rbf", hyperparameters=Learn(rows=20, steps=2), **common).fit(X, y)
+    assert not few.converged_

@@ -30,6 +30,7 @@ from vastgp.estimators.evidence_fits import (
     Params,
     first_params,
     learn_params,
+    nats_left,
     search_of,
     unfinished_learning,
 )
@@ -101,7 +102,8 @@ class IterativeGPRegressor(FitsVaryingNoise):
         Of the preconditioner. None: chosen by time and memory; all rows up to 8000. 0: none.
     tol : float, default 0.05
         The final solution has converged when what is missing of mean and samples at the training rows (root mean
-        square) is below this many standard deviations of the noise.
+        square) is below this many standard deviations of the noise; learning when it leaves about half of its square to
+        gain, in nats for each row (0.00125).
     max_seconds : float, optional
         Wall-clock budget of ``fit``, at most 70 % of it for learning. What is left undone in the final solution is in
         its standard deviations.
@@ -232,8 +234,9 @@ class IterativeGPRegressor(FitsVaryingNoise):
                 diagnosis["truncation"] = {name: float(value) for name, value in law.items()}
             share = self._learning_share(len(observed.y), run)
             params, learned = learn_params(
-                estimate, params, replace(search, steps=steps), rows.n, run, share=share
-            )
+                estimate, params, replace(search, steps=steps), rows.n, run,
+                share=share, tol=nats_left(self.tol),
+            )  # fmt: skip
         if run.needs is not None and run.first is not None:
             # another answer with this kernel and noise is there only where they were not given
             run.needs += seconds_of_products(len(observed.y), 1 + self.num_samples, PRODUCTS)

@@ -14,7 +14,7 @@ from vastgp.estimators.searches import Learn
 from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.methods.qsgp.block_learning import RATE, STEPS, learn_block
+from vastgp.methods.qsgp.block_learning import ITERATIONS, RATE, STEPS, is_exact, learn_block
 from vastgp.methods.qsgp.options import Block
 from vastgp.solvers.block import BlockFit, build_system, choose_space, fit_block, standardised
 from vastgp.solvers.plan import Plan, affordable_rank, plan_rows, rows_of_functions
@@ -56,11 +56,12 @@ def fit_block_answers(
     if isinstance(likelihood, Gaussian):
         if isinstance(search, Learn):
             assert isinstance(basis, RandomFourierBasis)
-            search = search.given(steps=STEPS, rate=RATE)
+            steps = ITERATIONS if is_exact(rows.n, basis.num_basis) else STEPS
+            search = search.given(steps=steps, rate=RATE)
             kernel, likelihood, before = learn_block(
                 basis, likelihood, rows, standardizer, run,
                 steps=search.steps, rate=search.rate, noise_floor=search.noise_floor,
-                rank=options.rank, dtype=dtype, share=_LEARNING_SHARE,
+                rank=options.rank, tol=tol, dtype=dtype, share=_LEARNING_SHARE,
             )  # fmt: skip
             basis = basis.with_kernel(kernel)
         space = choose_space(

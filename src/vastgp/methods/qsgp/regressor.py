@@ -79,14 +79,17 @@ class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
         ``"subset"``: kernel and noise of highest evidence on some random rows (2000), which takes seconds: three parts
         of 1000 are fitted and the best of them is refined on all of these rows, as the evidence of 1000 rows can have
         several optima. Where basis functions are few, they are refined by the evidence of the model with random
-        features: see `BasisEvidence`. ``"learn"`` goes on from there with all rows: 20 steps of Adam at a rate of 0.1,
-        each about six passes (block), or a step of 1e-3 beside every fifth one of the weights (stochastic).
+        features: see `BasisEvidence`. ``"learn"`` goes on from there with all rows: block, of some hundred rows at most
+        200 steps of L-BFGS on their evidence, of more 20 steps of Adam at a rate of 0.1, each about six passes;
+        stochastic, a step of 1e-3 beside every fifth one of the weights.
         ``"fixed"``: those given, in the units of inputs and target. The objects of `vastgp.options` hold rows, steps,
         rate, ``noise_std``, and the least noise variance (1e-3 of the target's: the evidence of a smooth kernel on few
         rows can drive it so low that float32 cannot solve the system).
     tol : float, default 0.1
         Block: converged when what is missing of mean and samples at the training rows (root mean square) is below this
-        many standard deviations of the noise: at 0.1 it adds one per cent to the variance of an observation.
+        many standard deviations of the noise: at 0.1 it adds one per cent to the variance of an observation. Learning
+        has converged when it leaves half of its square to gain, in nats for each row (0.005), by an estimate of noisy
+        slopes, or when exact slopes are below a tenth of its square.
         Stochastic: converged when a record of the residual gains less than a hundredth of this many of them.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked after each product or chunk of steps: a quarter of it at most for first

@@ -34,9 +34,11 @@ from vastgp.estimators.evidence_fits import (
 )
 from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.fitting.exact_ascent import climb_exact_evidence
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.run import Answer, Run
+from vastgp.likelihoods import Gaussian
 from vastgp.methods.random_feature.evidence import evidence_of_first, feature_sums
 from vastgp.methods.random_feature.learning import FeatureEvidence, tiles_of
 from vastgp.methods.random_feature.options import DEBIASES, Even, SingleSample
@@ -52,8 +54,9 @@ _LEARNING_SHARE = 0.9
 _SUMS_SHARE, _OF_STEP, _FEWEST_ROWS = 0.4, 4.0, 2000
 # Uses of the seed, see `spread_indices`.
 _OF_SUMS, _OF_LEARNING = 121, 122
-# Least noise variance that is learned, relative to the variance of the target; steps of learning, and their end.
-_NOISE_FLOOR, _STEPS, _TOL = 1e-4, 30, 1e-4
+# Least noise variance that is learned, relative to the variance of the target; most steps of learning by exact slopes,
+# those that they usually take, and their end; steps by noisy slopes.
+_NOISE_FLOOR, _STEPS, _USUAL_STEPS, _TOL, _NOISY_STEPS = 1e-4, 200, 30, 1e-4, 30
 _TILE_ENTRIES = 8_000_000
 
 
@@ -78,10 +81,12 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
     frequencies : {"plain", "orthogonal", "qmc"}, default "plain"
         How frequencies are drawn: independent, orthogonal in runs of d, or from a scrambled Halton sequence.
     hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
-        As in `IterativeGPRegressor`, by 30 steps, with a noise variance of at least 1e-4 of the target's.
+        As in `IterativeGPRegressor`, with a noise variance of at least 1e-4 of the target's. With ``debias=None``
+        slopes are exact, and there are at most 200 steps of L-BFGS, which have no rate and climb the evidence times the
+        weak prior of `ExactGPRegressor`; otherwise there are 30 steps of Adam.
     tol : float, optional
-        With ``debias=None`` learning ends before, where the slope of the log evidence per row, by the logarithms of the
-        hyperparameters, is shorter. None: 1e-4.
+        With ``debias=None`` learning has converged where no slope of the log evidence per row, by the logarithm of a
+        hyperparameter, is larger. None: 1e-4.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, at most 90 % of it for learning. Where there is no time for all rows, fewer are
         learned on, spread over all, and if need be the posterior is of fewer, which ``stop_reason_`` says.
@@ -169,7 +174,8 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         check_spectrum(self.kernel, num_features, self.num_basis)
 
     def _search(self) -> Any:
-        return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS)
+        steps = _STEPS if self.debias is None else _NOISY_STEPS
+        return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=steps)
 
     def _least_rows(self) -> int:
         return 1 if isinstance(self._search(), Fixed) else 2
@@ -185,7 +191,8 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         X, y = standardised(rows, scaling, self.dtype)
         loop = LoopResult(1, 0.0, True, "kernel and noise as given or of some rows", History())
         steps = search.steps if isinstance(search, Learn) else 0
-        for_sums, for_learning, share = self._affordable(rows.n, steps, run)
+        usual = steps if self.debias is not None else min(steps or 0, _USUAL_STEPS)
+        for_sums, for_learning, share = self._affordable(rows.n, usual, run)
         if isinstance(search, Learn):
             some = _spread(X, y, for_learning, run.seed, _OF_LEARNING)
             params, loop = self._learn(search, params, *some, run, share)
@@ -257,8 +264,15 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
             seed=run.seed,
             frequencies=self.frequencies,
         )  # fmt: skip
-        tol = None if debias is not None else self.tol or _TOL
-        return learn_params(estimate, params, search, len(y), run, share=share, tol=tol)
+        if debias is not None:
+            return learn_params(estimate, params, search, len(y), run, share=share)
+        assert search.steps is not None
+        assert search.noise_floor is not None
+        kernel, noise_variance, loop = climb_exact_evidence(
+            estimate, params, run,
+            steps=search.steps, noise_floor=search.noise_floor, tol=self.tol or _TOL, share=share,
+        )  # fmt: skip
+        return (kernel, Gaussian(noise_variance)), loop
 
 
 def _spread(

@@ -36,7 +36,7 @@ def tiles_of(
 
 
 class FeatureEvidence:
-    """Estimates for `climb_evidence` with random features.
+    """Estimates for `climb_evidence` with random features; without debiasing also exact slopes, see `objective`.
 
     Parameters
     ----------
@@ -88,6 +88,21 @@ class FeatureEvidence:
         generator = np.random.default_rng([self.seed, _TRUNCATIONS, step])
         term = self.law.draw(float(generator.random()))
         return self.term(kernel, noise, term, self.key(step))
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the evidence."""
+        return len(self.X)
+
+    @property
+    def num_features(self) -> int:
+        """Inputs of a row."""
+        return int(self.X.shape[1])
+
+    def objective(self, params: Any) -> tuple[float, Any]:
+        """Return the log evidence with the frequencies of ``seed`` and its slope, as `fit_evidence` asks for them."""
+        found = self(params, params, 0)
+        return found.diagnostics["objective"], (found.by_kernel, found.by_noise)
 
     def key(self, step: int) -> np.ndarray:
         """Return the key data of the frequencies of a step."""
