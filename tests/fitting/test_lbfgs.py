@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vastgp.fitting.lbfgs import best_of, maximise, maximise_real
+from vastgp.fitting.lbfgs import best_of, maximise, maximise_inside, maximise_real
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
@@ -209,3 +209,38 @@ def test_a_budget_ends_it_between_two_evaluations_at_the_best_point(monkeypatch)
     value, params = max(seen, key=lambda each: each[0])
     assert found.value == found.history.objective[-1] == value
     np.testing.assert_allclose(found.params["a"], params["a"], rtol=1e-12)
+
+
+def inside(function, start, **options):
+    everywhere = [np.full(len(start), side) for side in (-np.inf, np.inf)]
+    given = {"lower": everywhere[0], "upper": everywhere[1], "max_iter": 5000, "tol": 1e-4}
+    return maximise_inside(function, np.asarray(start), **(given | options))
+
+
+def valley(x):
+    """Return less of Rosenbrock's function, ``-1/2 sum 100 (a - b^2)^2 + (1 - b)^2``: along it steps gain little."""
+    a, b = x[::2], x[1::2]
+    across = 10.0 * (a - b**2)
+    slope = np.stack([-10.0 * across, 20.0 * b * across + (1.0 - b)], axis=1)
+    return -0.5 * float(np.sum(across**2) + np.sum((1.0 - b) ** 2)), slope.ravel()
+
+
+def test_inside_a_flat_valley_ends_where_slope_and_gains_are_small():
+    start = np.random.default_rng(0).normal(size=100)
+    found = inside(valley, start)
+    assert found.converged
+    assert "slope is shorter than tol" in found.message
+    value, slope = valley(found.params)
+    assert np.linalg.norm(slope) <= 1e-4
+    assert value > -1e-6
+
+
+def test_inside_bounds_the_slope_across_them_counts_nothing():
+    found = inside(lambda x: (float(np.sum(x)), np.ones_like(x)), [0.0, 0.0], upper=np.ones(2))
+    assert found.converged
+    np.testing.assert_array_equal(found.params, 1.0)
+
+
+def test_where_a_step_gains_nothing_and_the_slope_is_long_it_has_not_converged():
+    found = inside(lambda x: (0.0, np.ones_like(x)), [0.0, 0.0])
+    assert not found.converged

@@ -39,7 +39,7 @@ def _moved(sites: Any, better: Any, rate: float) -> Any:
 
 
 def next_rate(
-    rate: Any, good: Any, most: float, *, least: float = 0.0, growth: float = 2.0, where: Any = np
+    rate: Any, good: Any, most: Any, *, least: float = 0.0, growth: float = 2.0, where: Any = np
 ) -> Any:
     """Return the length of the next step: longer after one that was good, half as long after one that was not."""
     return where.where(good, where.minimum(most, growth * rate), where.maximum(least, 0.5 * rate))

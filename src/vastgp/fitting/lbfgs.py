@@ -12,11 +12,12 @@ import numpy as np
 from scipy.optimize import minimize
 
 from vastgp.data.processes import from_first
+from vastgp.fitting.climb_ends import Level, NearMaximum, Rule, SmallGains
 from vastgp.fitting.clock import now
 from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
-from vastgp.fitting.newton_decrement import MEMORY, NewtonDecrement
+from vastgp.fitting.newton_decrement import MEMORY
 from vastgp.fitting.progress import Progress
 from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
 from vastgp.linalg.leaves import from_vector
@@ -26,14 +27,6 @@ from vastgp.linalg.leaves import from_vector
 # ended 11 of 14 exact fits with slopes of 1.3 to 8 ``tol``; the difference is 4 % more evaluations.
 _VALUE_TOLERANCE = 0.01
 _NO_SLOPE = 1e-14
-# SciPy's status where no step along a line gains anything.
-_NO_STEP = 2
-# Iterations that have to gain little where slopes are not looked at: a single one of a bound with plateaus may gain
-# nothing a thousand iterations before the end.
-_PATIENCE = 20
-_NEAR = "converged: slopes and the Newton decrement are below tol"
-_ROUNDED = "converged: slopes are below tol, and rounding hides what is left to gain"
-_SETTLED = f"converged: {_PATIENCE} iterations gained less than tol"
 
 
 @dataclass(frozen=True)
@@ -106,17 +99,17 @@ def maximise(
         Of the phase of a fit, `Run.evaluations`: a resumed fit replays it, its budget holds, its progress is shown.
     """
     flat, rebuild = ravel(start)
-    bounds = np.stack([ravel(lower)[0], ravel(upper)[0]], axis=1)
+    bounds = np.log(np.stack([ravel(lower)[0], ravel(upper)[0]], axis=1))
     return _climb(
         value_and_gradient,
-        np.clip(np.log(flat), *np.log(bounds).T),
+        np.clip(np.log(flat), *bounds.T),
         lambda point: rebuild(np.exp(point)),
         lambda gradient, point: ravel(gradient)[0] * np.exp(point),
-        np.log(bounds),
+        bounds,
         {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": _VALUE_TOLERANCE * tol**2},
         (scale, max_seconds),
         record,
-        tol=tol,
+        NearMaximum(bounds, tol),
     )
 
 
@@ -152,11 +145,52 @@ def maximise_real(
         {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0},
         (scale, None),
         record,
-        least_gain=_PATIENCE * tol,
+        SmallGains(tol, scale),
     )
     if not len(found.history):  # the start was the maximum
         found.history.append(1, 0.0, {"objective": found.value})
     return found
+
+
+def maximise_inside(
+    value_and_gradient: Callable[[Any], tuple[float, Any]],
+    start: Any,
+    *,
+    lower: Any,
+    upper: Any,
+    max_iter: int,
+    tol: float,
+    scale: float = 1.0,
+    max_seconds: float | None = None,
+) -> LbfgsResult:
+    """Maximise a function of many real numbers, some of them within bounds, by L-BFGS.
+
+    Parameters
+    ----------
+    value_and_gradient : callable
+        As in `maximise_real`; it may raise `FactorizationError` as in `maximise`.
+    start, lower, upper : pytree of real numbers
+        Same structure and shapes; the start is moved inside the bounds, which may be infinite.
+    max_iter, scale, max_seconds
+        As in `maximise`.
+    tol : float
+        Converged when the slope's length, bounds aside, is at most ``tol * scale`` and the last twenty iterations, or
+        the last tenth of them, gained less than ``tol / 100`` of ``scale``. A step that finds nothing more to gain
+        while the slope is longer has not converged.
+    """
+    flat, rebuild = ravel(start)
+    bounds = np.stack([ravel(lower)[0], ravel(upper)[0]], axis=1)
+    return _climb(
+        value_and_gradient,
+        np.clip(flat, *bounds.T),
+        rebuild,
+        lambda gradient, point: ravel(gradient)[0],
+        bounds,
+        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0},
+        (scale, max_seconds),
+        None,
+        Level(bounds, tol, scale),
+    )
 
 
 def _climb(
@@ -168,29 +202,16 @@ def _climb(
     stops: dict[str, Any],
     limits: tuple[float, float | None],
     record: Evaluations | None,
-    *,
-    tol: float | None = None,
-    least_gain: float | None = None,
+    rule: Rule,
 ) -> LbfgsResult:
-    """Run L-BFGS-B over a vector that stands for parameters.
-
-    ``tol`` is of slopes and of the Newton decrement, inside bounds. ``least_gain`` is of `_PATIENCE` iterations,
-    relative to ``max(|objective|, scale)``: with less it has converged.
-    """
+    """Run L-BFGS-B over a vector that stands for parameters, until a rule ends it."""
     scale, max_seconds = limits
     if record is not None and max_seconds is None:
         max_seconds = record.max_seconds
     began = now()
     history = History()
     seen = _Seen()
-    decrement = None if bounds is None else NewtonDecrement(bounds)
     settled: str | None = None
-
-    def gains_little() -> bool:
-        if least_gain is None or len(history) <= _PATIENCE:
-            return False
-        last, before = history.objective[-1], history.objective[-1 - _PATIENCE]
-        return last - before < least_gain * max(abs(last), scale)
 
     def negated(point: np.ndarray) -> tuple[float, np.ndarray]:
         error: ArithmeticError | ValueError | None = None
@@ -216,8 +237,8 @@ def _climb(
             error = error or FloatingPointError(f"objective {value}, gradient {slope}")
             found = seen.instead_of(error)
         else:
-            if decrement is not None and seen.last is None:
-                decrement.note(point, -slope / scale)
+            if seen.last is None:
+                rule.begins(point, -slope / scale)
             found = seen.note(point, -value / scale, -slope / scale)
         if max_seconds is not None and seconds() > max_seconds:
             raise _OutOfTime  # a search along a line may take twenty evaluations
@@ -233,12 +254,8 @@ def _climb(
     def after(intermediate_result: Any) -> None:
         nonlocal settled
         note(-float(intermediate_result.fun) * scale)
-        if decrement is not None and tol is not None:
-            assert seen.last is not None
-            decrement.note(intermediate_result.x, seen.last)
-            settled = _NEAR if decrement.is_below(tol, tol) else None
-        elif gains_little():
-            settled = _SETTLED
+        assert seen.last is not None
+        settled = rule.settled(intermediate_result.x, seen.last, history)
         if settled is not None:
             raise StopIteration
 
@@ -255,16 +272,11 @@ def _climb(
                 options=stops | {"maxcor": MEMORY},
             )
             end = found.x, -float(found.fun) * scale
-            if (
-                settled is None
-                and found.status == _NO_STEP
-                and decrement is not None
-                and tol is not None
-            ):
-                # half the square of the decrement is left to gain, and that is tol
-                settled = _ROUNDED if decrement.is_below(np.sqrt(2.0 * tol), tol) else None
-            converged = bool(found.success) or settled is not None
-            message = settled or str(found.message)
+            converged, message = True, settled or ""
+            if settled is None:
+                converged, message = rule.ended(
+                    bool(found.success), found.status, str(found.message)
+                )
         except _OutOfTime:
             end = seen.best, -seen.least * scale
             converged, message = False, OUT_OF_TIME

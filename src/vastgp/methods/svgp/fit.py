@@ -88,7 +88,7 @@ def fit_svgp(
     # what Adam found is whole; without time for a pass the sites of the last steps have to do
     left = run.seconds_left()
     if options.optimizer == "adam" or (options.learn and left is not None and left <= needed):
-        return without_passes(params, sums, options, loop, damped, dtype)
+        return without_passes(params, sums, options, loop, damped, str(params.Z.dtype))
     assert isinstance(sums, SiteSums)
     return run_passes(rows, standardizer, params, sums, options, loop, damped, run)
 

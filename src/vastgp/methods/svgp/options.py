@@ -17,14 +17,15 @@ _MOST_PASSES, _MOST_PASSES_ALONE = 10, 100
 class Natural(Options):
     """Natural gradients for the inducing variables (E-steps), Adam for the rest (M-steps), then passes over all rows.
 
-    All but ``jitter`` is for ``hyperparameters="learn"``: with given ones the passes are enough.
+    All but ``jitter`` is for ``hyperparameters="learn"``: with given ones the passes are enough. Where every step has
+    all rows, L-BFGS on the bound with the best sites ends what half of the steps at most begin.
 
     Parameters
     ----------
     row_batch : int, optional
         Rows of a step, those of all processes together; where there are no more than that, all of them. None: 500.
     max_steps : int, optional
-        Iterations at most, of an E-step and an M-step each. None: 2000.
+        Iterations at most, of an E-step and an M-step each, and of L-BFGS. None: 2000.
     e_steps, m_steps : int, optional
         In each iteration. None: 1.
     rate : float, optional
@@ -109,7 +110,8 @@ class SVGPOptions:
         E-steps on all rows in the end, at most.
     noise_floor : float
     tol : float
-        See `vastgp.fitting.no_gain.no_gain`; passes over all rows end at a hundredth of it.
+        See `vastgp.fitting.no_gain.no_gain` and, where every step has all rows,
+        `vastgp.fitting.lbfgs.maximise_inside`; passes over all rows end at a hundredth of it.
     """
 
     optimizer: str = "natural"

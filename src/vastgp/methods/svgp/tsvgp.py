@@ -38,9 +38,11 @@ class TSVGPRegressor(SparseRegressor):
     solver : {"natural"} or Natural, default "natural"
         Steps, their lengths and rows, whether inducing inputs move; see `vastgp.options.Natural`.
     tol : float, default 1e-4
-        Converged when 100 iterations gain less of the bound than this for each row. With minibatches also when the gain
-        is below its standard error and that below 100 times this; not before 400 iterations and ten epochs (or 200,000
-        rows).
+        Where every step has all rows: converged when the slope of the bound, by logarithms of the hyperparameters and
+        by inducing inputs, is shorter than this for each row and the last iterations gained less than a hundredth of
+        it. With minibatches, or ``solver="adam"``: when 100 iterations gain less of the bound than this for each row,
+        or when the gain is below its standard error and that below 100 times this; not before 400 iterations and ten
+        epochs (or 200,000 rows).
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every ten iterations; a part of it is kept for passes over all rows.
     checkpoint : path or SaveTo, optional
