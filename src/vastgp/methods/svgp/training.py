@@ -59,10 +59,10 @@ _MOST_RATE = 1.0 / 3.0
 # sites. Where these would take more than the most, steps have all of the time.
 _FOR_PASSES, _FOR_ONE, _MOST_FOR_PASSES, _LONGER = 0.2, 0.05, 0.6, 1.3
 
-# On all rows Adam goes on until 100 of its steps gain less than this for each row, half of the steps at most; L-BFGS
+# On all rows Adam goes on until 100 of its steps gain less than this for each row, so many steps at most; L-BFGS
 # ends what they begin. It does so in a third of the time, but alone it ends lower where the start is far off: yacht by
-# 0.06 nats a row, slump by 0.14. Of any `tol`, so that a smaller one ends in the same maximum.
-_NEAR = 3e-3
+# 0.06 nats a row, slump by 0.14. Of any `tol` and `max_steps`, so that a longer fit goes the same way.
+_NEAR, _MOST_BEFORE = 3e-3, 1000
 
 
 def learn(
@@ -104,7 +104,7 @@ def learn(
                     "share of the steps", lambda: trainer.share_of_steps(state, run)
                 )
             finish = trainer.full and options.learn and not adam
-            most = -(-options.max_steps // 2) if finish else options.max_steps
+            most = min(-(-options.max_steps // 2), _MOST_BEFORE) if finish else options.max_steps
             with trainer.runner(most) as runner:
                 state, loop = run.steps(
                     "inducing inputs",
