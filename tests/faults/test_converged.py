@@ -50,7 +50,7 @@ def test_the_evidence_is_flat_where_learning_says_that_it_is(table):
     assert np.max(np.abs(inside)) <= tol * 1.01
 
 
-@pytest.mark.parametrize("name", ["ExactGPRegressor", "QSGPRegressor, block"])
+@pytest.mark.parametrize("name", ["ExactGPRegressor", "QSGPRegressor, block", "DirectRegressor"])
 def test_ten_times_the_work_moves_predictions_by_less_than_tol(name):
     case = LONGER[name]
     X, y, new = standardised(Table(60, useful=2, level=0.2))
@@ -58,3 +58,12 @@ def test_ten_times_the_work_moves_predictions_by_less_than_tol(name):
     assert short.converged_ and long.converged_
     assert long.n_iter_ >= short.n_iter_
     assert -1e-9 <= moved(short, long, new) <= case.allowed(len(y))
+
+
+@pytest.mark.parametrize("name", ["DirectClassifier", "SVGPClassifier"])
+def test_ten_times_the_work_moves_probabilities_by_less_than_tol(name):
+    case = LONGER[name]
+    X, y, new, _ = Table(60, useful=2, target="classes", level=0.3).draw(0)
+    short, long = case.fits(X, y)
+    assert short.converged_ and long.converged_
+    assert -1e-9 <= moved(short, long, new[:100]) <= case.allowed(len(y))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ _OF_TOL = 0.01
 _NO_STEP = 2  # how L-BFGS-B numbers a line search that found no lower point
 
 
+@runtime_checkable
 class Rule(Protocol):
     """What ends a climb. Points and slopes are those of what is minimised, the negated objective over its scale."""
 

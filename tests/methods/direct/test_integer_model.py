@@ -153,10 +153,10 @@ def test_a_fit_that_runs_to_its_last_step_exports_what_it_predicts(support):
     Z = rng.normal(size=(60, 3))
     X = Z @ rng.normal(size=(3, 8)) + 0.3 * rng.normal(size=(60, 8))
     y = np.tanh(Z[:, 0]) + 0.5 * Z[:, 1] * Z[:, 2] + 0.1 * rng.normal(size=60)
-    fitted = make(300, RBF([3.0] * 8, 1.0), 0.1, max_iter=300, learn=True, values=support)
+    fitted = make(300, RBF([3.0] * 8, 1.0), 0.1, max_iter=3, learn=True, values=support)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
         fitted.fit(X, y)
-    assert not fitted.converged_ and fitted.n_iter_ == 300
+    assert not fitted.converged_ and fitted.n_iter_ == 3
     values = np.abs(fitted.posterior_.values)
     # the least value that is not zero stays within six standard deviations of the prior
     assert np.where(values > 0.0, values, np.inf).min(axis=1).max() <= 6.0 + 1e-6

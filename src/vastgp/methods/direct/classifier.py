@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -75,8 +76,9 @@ class DirectClassifier(DirectBase, BaseGPClassifier):
     hyperparameters : {"subset", "fixed"} or Subset or Fixed, default "subset"
         ``"subset"``: kernel of highest evidence bound on 1000 rows (``Subset(rows=...)``). ``"fixed"``: the one given.
     tol : float, default 1e-4
-        Converged when a pass raises the bound by less than so many nats per row, and then twenty iterations by less
-        than twice as many.
+        Converged when more passes, by how their gains shrink, and then a step of Newton's method would raise the bounds
+        of all functions together by less than so many nats per row. With the exponential bound: when twenty iterations
+        of L-BFGS raise it by less than twice as many.
     max_seconds, checkpoint, random_state, dtype, verbose
         As in `DirectRegressor`.
 
@@ -170,6 +172,8 @@ class DirectClassifier(DirectBase, BaseGPClassifier):
         features = LabelledFeatures(rows, self.standardizer_, basis, self.dtype)
         found: list[FittedWeights] = []
         functions = [None] if two else range(num_classes)
+        # what is missing of all functions together is to be `tol`
+        recipe = replace(recipe, tol=recipe.tol / len(functions))
         firsts = bounds_under_prior(features, functions)
         for which, first in zip(functions, firsts, strict=True):
             if exponential:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -19,8 +20,12 @@ from vastgp.methods.direct.model import (
     DiscretePrior,
     QuadraticLikelihood,
     moments_of,
+    spacing_density,
     values_and_prior,
 )
+
+# Values that are all but impossible keep this log probability beside the likeliest: their slope does not vanish.
+LEAST_LOGIT = -40.0
 
 
 def expected_square(
@@ -57,12 +62,24 @@ def expected_log_prior(
     With ``tight`` the shares of the parts are those that maximise the bound instead of the prior's own,
     ``log sum_i weight_i exp(E_q[log p^(i)])``, which is never lower (Jensen's inequality in the other direction).
     """
-    shape = (*prior.log_mass.shape[:1], *probabilities.shape[1:])
-    log_mass = jnp.broadcast_to(prior.log_mass, shape)
-    by_part = jnp.einsum("rbk,pbk->rp", probabilities, log_mass)
+    by_part = _expected_by_part(probabilities, prior)
     if tight:
         return jax.nn.logsumexp(by_part + prior.log_weights, axis=1)
     return by_part @ jnp.exp(prior.log_weights)
+
+
+def shares_of_parts(
+    probabilities: Float[Any, "r b k"], prior: DiscretePrior
+) -> Float[Array, "r p"]:
+    """Return the shares of the parts of a prior at which the bound of `expected_log_prior` is tight."""
+    return jax.nn.softmax(_expected_by_part(probabilities, prior) + prior.log_weights, axis=1)
+
+
+def _expected_by_part(
+    probabilities: Float[Any, "r b k"], prior: DiscretePrior
+) -> Float[Array, "r p"]:
+    shape = (*prior.log_mass.shape[:1], *probabilities.shape[1:])
+    return jnp.einsum("rbk,pbk->rp", probabilities, jnp.broadcast_to(prior.log_mass, shape))
 
 
 def _without_entropy(
@@ -81,6 +98,8 @@ def _without_entropy(
         -0.5 * likelihood.count * (noise_q @ jnp.log(2.0 * jnp.pi * model.noise))
         - 0.5 * (noise_q @ (1.0 / model.noise)) * square
     )
+    if logits.spacing is not None:
+        fit += jnp.sum(spacing_density(logits.spacing))
     return (
         fit
         + alpha @ expected_log_prior(q, prior, tight_prior)
@@ -93,9 +112,26 @@ def _without_entropy(
 def mean_field_elbo(
     logits: DiscreteLogits, model: DiscreteModel, tight_prior: bool = True
 ) -> Float[Array, ""]:
-    """Return the evidence lower bound of one component (Theorem 7.1), exact for a factorised prior."""
+    """Return the evidence lower bound of one component (Theorem 7.1), exact for a factorised prior.
+
+    Of learned spacings it is that of the evidence times their density, as of all bounds here.
+    """
     rest, log_q, _ = _without_entropy(logits, model, tight_prior)
     return rest - jnp.sum(jnp.exp(log_q) * log_q)
+
+
+def best_noise(logits: DiscreteLogits, model: DiscreteModel) -> Float[Array, " s"]:
+    """Return the logits of the noise that maximise the bound given the weights: of one value, any."""
+
+    def fit_of(noise: Array) -> Array:
+        # the bound is linear in q of the noise but for its entropy, so its slope by q are the logits
+        single = eqx.tree_at(
+            lambda m: (m.noise, m.log_noise_prior), model, (noise[None], jnp.zeros(1))
+        )
+        return mean_field_elbo(logits._replace(noise=jnp.zeros(1)), single)
+
+    logit = jax.vmap(fit_of)(jnp.asarray(model.noise)) + model.log_noise_prior
+    return jnp.maximum(logit - jnp.max(logit), LEAST_LOGIT)
 
 
 # ---------------------------------------------------------------- mixtures, by a bound of the entropy

@@ -94,7 +94,7 @@ def fit_weights(
     recipe: Recipe,
     run: Run,
 ) -> Iterator[FittedWeights]:
-    """Fit the weights of one function: at their start, by L-BFGS, and as a mixture where one is asked for.
+    """Fit the weights of one function: at their start, by Newton's method, and as a mixture where one is asked for.
 
     Parameters
     ----------
@@ -125,13 +125,12 @@ def improve(
     residual: float | None = None,
     share: float = 1.0,
 ) -> Iterator[FittedWeights]:
-    """Go on from some logits with a share of what is left: by L-BFGS, then as a mixture where one is asked for."""
+    """Go on from some logits with a share of what is left: by Newton's method, then as a mixture if asked for."""
     family, limits = recipe.family, {"rows": recipe.rows, "tol": recipe.tol}
     with precision("float64"):
         fit = fit_mean_field(
-            model, logits, max_iter=family.max_iter,
-            record=run.evaluations(f"{name}weights", share=share), **limits,
-        )  # fmt: skip
+            model, logits, run, f"{name}weights", max_iter=family.max_iter, share=share, **limits
+        )
     yield as_fitted(fit, model, residual)
     if not isinstance(family, Mixture):
         return

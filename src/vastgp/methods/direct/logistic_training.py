@@ -20,7 +20,6 @@ from vastgp.fitting.lbfgs import maximise_real
 from vastgp.fitting.loop import Stop
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import block_rows_of, feature_matrix
-from vastgp.methods.direct.elbo import value_and_slope
 from vastgp.methods.direct.fit import (
     FittedWeights,
     Recipe,
@@ -42,16 +41,22 @@ from vastgp.methods.direct.model import (
     weights_moments,
 )
 from vastgp.methods.direct.start import normal_weights
-from vastgp.methods.direct.training import DiscreteFit, coordinate_sweep, softmax
+from vastgp.methods.direct.training import (
+    DiscreteFit,
+    at_rest,
+    left_by_gains,
+    softmax,
+)
 
 # Features are kept between passes up to this many numbers, made again beyond.
 _KEPT_ENTRIES = 20_000_000
-_SWEEPS = 5
+# At each bound weights come as near to their best as this part of what may be missing at the end.
+_OF_LEAST = 0.1
 # Parts of the means of a start, and squared deviations relative to the squared step between values, that are tried.
 _PARTS, _SHARES = (1.0, 0.5, 0.0), (1.0 / 4.0, 1.0 / 16.0)
 _ROUNDING = 1e-6  # of bounds that are the same
 # Most passes over the rows that renew the quadratic bound.
-_MOST_PASSES = 60
+_MOST_PASSES = 100
 
 
 class LabelledFeatures:
@@ -181,9 +186,8 @@ def fit_quadratic(
             for _ in range(count):
                 touched = logits
                 touch(touched)
-                for _ in range(_SWEEPS):
-                    logits = coordinate_sweep(logits, model)
-                bound = float(value_and_slope(logits, model)[0]) + constant
+                logits, bound = at_rest(touched, model, _OF_LEAST * least)
+                bound += constant
                 gain, before = bound - float(before), np.float64(bound)
             return (logits, touched, before), {"objective": bound, "gain": gain}
 
@@ -193,9 +197,9 @@ def fit_quadratic(
             (start, start, np.float64(-np.inf)),
             max_iter=_MOST_PASSES,
             chunk=1,
-            should_stop=lambda seen, _: (
-                Stop("the bound rose by less than tol per row", True)
-                if seen["gain"] < least
+            should_stop=lambda _, history: (
+                Stop("converged: more passes would raise the bound by less than tol per row", True)
+                if left_by_gains(history) < least
                 else None
             ),
             share=share,

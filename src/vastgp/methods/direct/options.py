@@ -25,9 +25,9 @@ class Support(Options):
         So many values evenly spaced over three standard deviations of a weight's prior to either side, or the values
         themselves in these units (powers of two, for example). Up to 16 can be exported.
     learn : bool, optional
-        Learn one spacing for each weight: all its values are multiplied by it, and samples stay four-bit integers. It
-        recovers most of what rounding costs. None: in `DirectRegressor` with the normal prior; otherwise values are as
-        in the thesis.
+        Learn one spacing for each weight: all its values are multiplied by it, and samples stay four-bit integers. Its
+        logarithm is standard normal beforehand. It recovers most of what rounding costs where rows are many. None: in
+        `DirectRegressor` with the normal prior; otherwise values are as in the thesis.
     prior : {"gaussian", "uniform"} or array-like, default "gaussian"
         Masses of the values, ``(k,)``, or ``(p, k)`` for a mixture of ``p`` factorised priors (Theorem 7.4). The
         normal density at the values, by default.
@@ -147,7 +147,8 @@ class MeanField(Options):
     logistic_bound : {"quadratic", "exponential"}, optional
         What the logistic log-likelihood is bounded by, see `DirectClassifier`. None: ``"quadratic"``.
     max_iter : int, default 1000
-        Most iterations of L-BFGS for each function.
+        Most steps of Newton's method for each function; of a mixture, and of the exponential bound, most iterations of
+        L-BFGS.
     """
 
     start: Annotated[str, OneOf("posterior", "prior")] = "posterior"

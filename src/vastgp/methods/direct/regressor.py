@@ -56,10 +56,10 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
     """Regression with random Fourier features whose weights take a few values each.
 
     The prior of every weight is a discrete relaxation of its normal one, the posterior approximation a product of
-    categorical distributions or a mixture of such products. Its evidence bound is computed exactly (Theorem 7.1), so
-    it is maximised by L-BFGS without sampling, and from the sums ``y^T y, Phi^T y, Phi^T Phi`` alone: after one pass
-    over the rows the time does not depend on their number. Posterior samples are integers of four bits and often zero;
-    `export` writes them, with quantised features, as a C program that needs no floating point.
+    categorical distributions or a mixture of such products. Its evidence bound is computed exactly (Theorem 7.1), so it
+    is maximised by Newton's method without sampling, and from the sums ``y^T y, Phi^T y, Phi^T Phi`` alone: after one
+    pass over the rows the time does not depend on their number. Posterior samples are integers of four bits and often
+    zero; `export` writes them, with quantised features, as a C program that needs no floating point.
 
     Where weights are as fine as floating point numbers, `QSGPRegressor` is more accurate; this is for devices that
     cannot carry it.
@@ -87,9 +87,8 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
         highest evidence of normal weights on all rows, at least 1e-4 of the target's variance
         (``Subset(noise_floor=...)``). ``Fixed(noise_std=...)``: as given, in the units of inputs and target.
     tol : float, default 1e-5
-        Converged when twenty iterations raise the bound by less than twice so many nats per row (or that share of it):
-        the bound has plateaus, on which a single one gains nothing. What is left to gain at the end of a plateau can be
-        many times that, see `docs/reliability.md`.
+        Converged when a step of Newton's method would raise the bound by less than so many nats per row. With a learned
+        noise, or a prior of several parts: when the steps that follow would, by how gains shrink.
     max_seconds : float, optional
         Wall-clock budget of ``fit``. Where it ends within the pass over the rows, the model is of those that were read.
     checkpoint : path or SaveTo, optional

@@ -1,4 +1,4 @@
-"""How the bound of discrete weights is maximised: coordinate sweeps, L-BFGS on softmax parameters, stochastic steps."""
+"""How the bound of discrete weights is maximised: sweeps, Newton's method, L-BFGS and stochastic steps for mixtures."""
 
 from __future__ import annotations
 
@@ -22,32 +22,43 @@ from vastgp.fitting.early_stopping import no_progress
 from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult, maximise_real
+from vastgp.fitting.loop import Stop
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.run import Run
 from vastgp.methods.direct.elbo import (
+    LEAST_LOGIT,
     bound_and_slope,
-    mean_field_elbo,
     sampled_value_and_slope,
     value_and_slope,
 )
 from vastgp.methods.direct.model import (
     DiscreteLogits,
     DiscreteModel,
-    values_and_prior,
+)
+from vastgp.methods.direct.newton import (
+    alternates,
+    coordinate_sweep,
+    logits_of,
+    newton_step,
+    offer_spacings,
+    tilted_from,
 )
 from vastgp.methods.direct.start import NormalWeights, start_logits
 
-# Sweeps of each start before the better one is chosen, and at most of that one: L-BFGS moves all weights together and
-# ends what single ones begin.
+# Sweeps of each start before the better one is chosen, and at most of that one: Newton's method moves all weights
+# together and ends what single ones begin.
 _SWEEP_CHUNK, _MOST_SWEEPS = 5, 40
-# One iteration of L-BFGS gains this part of what it is to have gained when it ends.
+# One iteration of L-BFGS, for mixtures, gains this part of what it is to have gained when it ends.
 _STEP = 0.1
-# Values that are all but impossible keep this log probability beside the likeliest: their slope does not vanish.
-_LEAST_LOGIT = -40.0
 # Components of a mixture start this far apart, in logits.
 _PERTURBATION = 0.5
 # Steps of the stochastic objective: Adam with a rate that falls to zero, records of so many steps.
 _RATE, _RECORD, _PATIENCE = 0.05, 25, 20
+_CONVERGED = "converged: a step of Newton's method would gain less than tol"
+# What alternating steps of weights and spacings leave to gain, relative to what the last pair gained.
+_SLOWLY = 10.0
+# Of these steps at one bound of another likelihood, which is to be renewed.
+_MOST_STEPS = 10
 _MOMENTS = optax.scale_by_adam()
 _SPREAD = 21  # purpose of random numbers, see vastgp.data.minibatch
 
@@ -84,57 +95,6 @@ class DiscreteFit:
 
 
 # ---------------------------------------------------------------- coordinate sweeps
-
-
-@jax.jit
-def coordinate_sweep(logits: DiscreteLogits, model: DiscreteModel) -> DiscreteLogits:
-    """Return mean-field logits after every weight, then the noise, took its best distribution given all others.
-
-    With the others fixed the bound of Theorem 7.1 is ``q_j^T (a_j - log q_j)`` and a constant, whose maximum is
-    ``q_j = softmax(a_j)``; with ``tau = E[1 / v]`` and ``G = Phi^T Phi``
-
-        a_j = log p_j + tau ( (c_j - sum_{l != j} G_jl s_l) w_j - 1/2 G_jj w_j^2 ).
-
-    No sweep lowers the bound.
-    """
-    values, prior = values_and_prior(logits, model)
-    likelihood = model.likelihood
-    gram, target = jnp.asarray(likelihood.gram), jnp.asarray(likelihood.target)
-    diagonal = jnp.diagonal(gram)
-    q = jax.nn.softmax(logits.weights[0])
-    precision = jax.nn.softmax(logits.noise) @ (1.0 / model.noise)
-    shape = (*prior.log_mass.shape[:1], *q.shape)
-    log_mass = jnp.broadcast_to(prior.log_mass, shape)
-    # the parts of an unfactorised prior in the shares that maximise its bound (Theorem 7.4, tight)
-    share = jax.nn.softmax(jnp.einsum("bk,pbk->p", q, log_mass) + prior.log_weights)
-    log_prior = jnp.einsum("p,pbk->bk", share, log_mass)
-    mean = jnp.sum(q * values, axis=-1)
-
-    def one(j: Any, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        weights, mean, along = state
-        slope = target[j] - (along[j] - diagonal[j] * mean[j])
-        logit = log_prior[j] + precision * (slope * values[j] - 0.5 * diagonal[j] * values[j] ** 2)
-        logit = jnp.maximum(logit - jnp.max(logit), _LEAST_LOGIT)
-        moved = jax.nn.softmax(logit) @ values[j] - mean[j]
-        return weights.at[j].set(logit), mean.at[j].add(moved), along + moved * gram[j]
-
-    weights, _, _ = jax.lax.fori_loop(0, len(mean), one, (logits.weights[0], mean, gram @ mean))
-    logits = logits._replace(weights=weights[None])
-    return logits._replace(noise=_best_noise(logits, model))
-
-
-def _best_noise(logits: DiscreteLogits, model: DiscreteModel) -> Float[Array, " s"]:
-    """Return the logits of the noise that maximise the bound given the weights: of one value, any."""
-
-    def fit_of(noise: Array) -> Array:
-        # the bound is linear in q of the noise but for its entropy, so its slope by q are the logits
-        single = eqx.tree_at(
-            lambda m: (m.noise, m.log_noise_prior), model, (noise[None], jnp.zeros(1))
-        )
-        return mean_field_elbo(logits._replace(noise=jnp.zeros(1)), single)
-
-    logit = jax.vmap(fit_of)(jnp.asarray(model.noise)) + model.log_noise_prior
-    return jnp.maximum(logit - jnp.max(logit), _LEAST_LOGIT)
 
 
 def sweep_to_rest(
@@ -179,14 +139,14 @@ def start_mean_field(
     prior = np.broadcast_to(np.asarray(model.prior.log_mass)[0], (size, num_values))
     # zero mass is minus infinity, which has no slope
     flat = DiscreteLogits(
-        np.maximum(prior, _LEAST_LOGIT)[None], np.zeros(1), model.log_noise_prior, spacing
+        np.maximum(prior, LEAST_LOGIT)[None], np.zeros(1), model.log_noise_prior, spacing
     )  # fmt: skip
     if normal is None:
         return flat, float(value_and_slope(flat, model)[0]), 0
     best, best_bound, sweeps = flat, -np.inf, 0
     for weights in start_logits(normal, np.asarray(model.values)):
         logits = flat._replace(
-            weights=np.maximum(weights, _LEAST_LOGIT)[None],
+            weights=np.maximum(weights, LEAST_LOGIT)[None],
             noise=-np.abs(np.log(np.asarray(model.noise) / normal.noise_variance)),
         )
         logits, bound, done = sweep_to_rest(logits, model, tol, deadline, _SWEEP_CHUNK)
@@ -200,22 +160,76 @@ def start_mean_field(
 def fit_mean_field(
     model: DiscreteModel,
     logits: DiscreteLogits,
+    run: Run,
+    name: str,
     *,
     rows: float,
     max_iter: int,
     tol: float,
-    record: Evaluations | None = None,
+    share: float = 1.0,
 ) -> DiscreteFit:
-    """Maximise Theorem 7.1 by L-BFGS on the logits, ``tol`` in nats per row."""
+    """Maximise Theorem 7.1 by Newton's method, until a step would gain less than ``tol`` nats per row.
 
-    def objective(point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
-        value, slope = value_and_slope(point, model)
-        return float(value), slope
+    Spacings are learned from where the weights end without; then each is offered others, as long as that gains.
+    """
+    least = tol * rows
 
-    found = maximise_real(
-        objective, logits, max_iter=max_iter, tol=_STEP * tol, scale=rows, record=record
+    def step(state: Any, number: int, count: int) -> tuple[Any, dict[str, Any]]:
+        point, follows = state
+        for _ in range(count):
+            taken, left = newton_step(point, model, bool(follows)), np.inf
+            gain = float(taken.gain)
+            if point.spacing is None or gain >= least:
+                left = float(taken.expected)
+            else:
+                # from where the bound is not concave no step of all leads up: the weights alone, then single spacings
+                alone = newton_step(taken.point, model, False)
+                taken = offer_spacings(alone.point, model)
+                more = float(alone.gain) + float(taken.gain)
+                gain, left = gain + more, float(alone.expected) + _SLOWLY * more
+                # spacings follow after the first offers, which are made where the weights rest
+                left, follows = (left if follows else max(left, least)), np.ones(())
+            point, bound = taken.point, float(taken.bound)
+        return (point, follows), {"objective": bound, "left": left, "gain": gain}
+
+    def stop(seen: Any, history: History) -> Stop | None:
+        left = max(seen["left"], left_by_gains(history) if alternates(model) else seen["gain"])
+        return Stop(_CONVERGED, True) if left < least else None
+
+    start = tilted_from(logits, model), np.zeros(())
+    (point, _), loop = run.steps(
+        name, step, start, max_iter=max_iter, chunk=1, should_stop=stop, share=share
     )
-    return DiscreteFit.of_lbfgs(found, found.params)
+    return DiscreteFit(
+        logits_of(point, model),
+        loop.history.last("objective"),
+        loop.num_iter,
+        loop.reason,
+        loop.converged,
+        loop.history,
+    )
+
+
+def left_by_gains(history: History) -> float:
+    """Return what more steps would gain and the last one has, where each gains a share of what the one before did."""
+    gains = history.values["gain"]
+    if len(gains) < 3:  # the first one may be from nothing
+        return np.inf
+    share = gains[-1] / max(gains[-2], np.finfo(float).tiny)
+    return max(gains[-1], 0.0) / (1.0 - share) if share < 1.0 else np.inf
+
+
+def at_rest(
+    logits: DiscreteLogits, model: DiscreteModel, least: float
+) -> tuple[DiscreteLogits, float]:
+    """Return logits from where a step of Newton's method would gain less than some nats, and the bound there."""
+    point = tilted_from(logits, model)
+    for _ in range(_MOST_STEPS):
+        taken = newton_step(point, model, False)
+        point = taken.point
+        if taken.expected < least:
+            break
+    return logits_of(point, model), float(taken.bound)
 
 
 # ---------------------------------------------------------------- mixtures
@@ -227,7 +241,7 @@ def spread_out(logits: DiscreteLogits, components: int, seed: int) -> DiscreteLo
     moved = _PERTURBATION * generator(seed, 0, _SPREAD).standard_normal(shape)
     moved[0] = 0.0
     return logits._replace(
-        weights=jnp.maximum(logits.weights + jnp.asarray(moved), _LEAST_LOGIT),
+        weights=jnp.maximum(logits.weights + jnp.asarray(moved), LEAST_LOGIT),
         mixture=jnp.zeros(components),
     )
 
