@@ -244,3 +244,11 @@ def test_inside_bounds_the_slope_across_them_counts_nothing():
 def test_where_a_step_gains_nothing_and_the_slope_is_long_it_has_not_converged():
     found = inside(lambda x: (0.0, np.ones_like(x)), [0.0, 0.0])
     assert not found.converged
+
+
+def test_where_rounding_ends_it_on_level_ground_it_has_converged():
+    """No step along a line gains anything; what the slopes promise is below a hundredth of tol, or above."""
+    level = inside(lambda x: (0.0, np.full_like(x, 5e-7)), [0.0, 0.0])
+    assert level.converged
+    assert "rounding hides the rest" in level.message
+    assert not inside(lambda x: (0.0, np.full_like(x, 1e-5)), [0.0, 0.0]).converged

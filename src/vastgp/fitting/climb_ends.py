@@ -93,24 +93,28 @@ class Level:
 
     def __init__(self, bounds: np.ndarray, tol: float, scale: float) -> None:
         self._bounds, self._tol, self._scale = bounds, tol, scale
-        self._is_level = False
+        self._length = np.inf
 
     def begins(self, point: np.ndarray, slope: np.ndarray) -> None:
-        """Note whether the start is level."""
-        self._is_level = free_length(point, slope, self._bounds) <= self._tol
+        """Note the slope."""
+        self._length = free_length(point, slope, self._bounds)
 
     def settled(self, point: np.ndarray, slope: np.ndarray, history: History) -> str | None:
         """Return why it has converged, if so."""
         self.begins(point, slope)
         gained = gain_of_last(history, max(_PATIENCE, len(history) // 10))
-        if self._is_level and gained < _OF_TOL * self._tol * self._scale:
+        if self._length <= self._tol and gained < _OF_TOL * self._tol * self._scale:
             return "converged: the slope is shorter than tol, and the last iterations gained less than tol / 100"
         return None
 
     def ended(self, success: bool, status: int, message: str) -> tuple[bool, str]:
-        """Return how L-BFGS ended: where the slope is long it has not converged."""
-        del status
-        return success and self._is_level, message
+        """Return whether it has converged, and why: where the slope is long it has not."""
+        if status == _NO_STEP and self._length <= _OF_TOL * self._tol:
+            return (
+                True,
+                "converged: the slope is shorter than tol / 100, and rounding hides the rest",
+            )
+        return success and self._length <= self._tol, message
 
 
 def gain_of_last(history: History, iterations: int) -> float:
