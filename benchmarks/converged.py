@@ -71,7 +71,9 @@ def _field(gaps: float) -> Callable[[], Data]:
 
 
 def _air() -> Data:
-    return _cut(air_temperature().isel(year=slice(0, 20), lat=slice(0, None, 4), lon=slice(0, None, 4)), 0.3)
+    return _cut(
+        air_temperature().isel(year=slice(0, 20), lat=slice(0, None, 4), lon=slice(0, None, 4)), 0.3
+    )
 
 
 def _drawn(seed: int, **changes: Any) -> Callable[[], Data]:
@@ -111,16 +113,20 @@ def _random_field(seed: int) -> Callable[[], Data]:
 
     def draw() -> Data:
         generator = np.random.default_rng([seed, 26])
-        sizes = [int(generator.integers(4, limit)) for limit in ((150,), (30, 14), (14, 9, 7))[seed % 3]]
+        sizes = [
+            int(generator.integers(4, limit)) for limit in ((150,), (30, 14), (14, 9, 7))[seed % 3]
+        ]
         names = "txy"[: len(sizes)]
         coords = {
             name: np.arange(size) + generator.uniform(-0.3, 0.3, size) * generator.integers(2)
             for name, size in zip(names, sizes, strict=True)
         }
         values = sum(
-            generator.normal() * math.prod(
+            generator.normal()
+            * math.prod(
                 np.sin(
-                    generator.uniform(0.05, 1.5) * at.reshape([-1 if k == axis else 1 for k in range(len(sizes))])
+                    generator.uniform(0.05, 1.5)
+                    * at.reshape([-1 if k == axis else 1 for k in range(len(sizes))])
                     + generator.uniform(0, 6)
                 )
                 for axis, at in enumerate(coords.values())
@@ -245,7 +251,9 @@ def main() -> None:
     there = {(row["name"], row["table"]) for row in rows(OUT)}
     for name in [] if asked.write else asked.only:
         for table in tables_of(name):
-            shared = tables_of(name)[table].__qualname__.startswith(("_shared", "_halves", "_air", "_gridded"))
+            shared = tables_of(name)[table].__qualname__.startswith(
+                ("_shared", "_halves", "_air", "_gridded")
+            )
             if (shared and "VASTGP_DATA" not in os.environ) or (
                 asked.table and table not in asked.table
             ):
