@@ -30,7 +30,6 @@ from vastgp.estimators.evidence_fits import (
     Params,
     first_params,
     learn_params,
-    nats_left,
     search_of,
     unfinished_learning,
 )
@@ -92,18 +91,18 @@ class IterativeGPRegressor(FitsVaryingNoise):
         As in `ExactGPRegressor`: with ``"heteroskedastic"`` the variance of the noise is a function of the inputs.
     hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
         ``"subset"``: kernel and noise of highest exact evidence on some random rows (1000). ``"learn"`` goes on from
-        there with all rows, where there are more, by 20 steps of Adam at a rate of 0.1 on logarithms; the last third of
-        them is averaged. ``"fixed"``: those given, in the units of inputs and target. The objects of `vastgp.options`
-        hold rows, steps, rate, the least noise variance (1e-3 of the target's: a system with less noise has a larger
-        condition number, and takes more iterations) and ``noise_std``.
+        there with all rows: up to 2000 by the exact evidence of all of them, of more by 20 steps of Adam at a rate of
+        0.1 on logarithms; the last third of them is averaged. ``"fixed"``: those given, in the units of inputs and
+        target. The objects of `vastgp.options` hold rows, steps, rate, the least noise variance (1e-3 of the target's:
+        a system with less noise has a larger condition number, and takes more iterations) and ``noise_std``.
     num_samples : int, default 64
         Posterior samples: the error of each predicted latent variance is ``sqrt(2 / num_samples)``.
     rank : int, optional
         Of the preconditioner. None: chosen by time and memory; all rows up to 8000. 0: none.
     tol : float, default 0.05
         The final solution has converged when what is missing of mean and samples at the training rows (root mean
-        square) is below this many standard deviations of the noise; learning when it leaves about half of its square to
-        gain, in nats for each row (0.00125).
+        square) is below this many standard deviations of the noise. Learning by Adam has when about 0.005 nats for each
+        row are left to gain, by its slopes and their curvature.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, at most 70 % of it for learning. What is left undone in the final solution is in
         its standard deviations.
@@ -198,8 +197,10 @@ class IterativeGPRegressor(FitsVaryingNoise):
     def _check_inputs(self, num_features: int) -> None:
         check_spectrum(self.kernel, num_features)  # posterior samples are made of waves
 
-    def _search(self) -> Any:
-        return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS)
+    def _search(self, num_rows: int | None = None) -> Any:
+        return search_of(
+            self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS, exact_rows=num_rows
+        )
 
     @property
     def _preconditioner(self) -> str:
@@ -214,7 +215,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
     # ------------------------------------------------------------ fit
 
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
-        search, solver = self._search(), SOLVERS.resolve("solver", self.solver).filled()
+        search, solver = self._search(rows.n), SOLVERS.resolve("solver", self.solver).filled()
         scaling = self.standardizer_
         observed = known_rows(*standardised(rows, scaling, self.dtype))
         diagnosis: dict[str, Any] = {"distinct_rows": len(observed.y)}
@@ -234,9 +235,8 @@ class IterativeGPRegressor(FitsVaryingNoise):
                 diagnosis["truncation"] = {name: float(value) for name, value in law.items()}
             share = self._learning_share(len(observed.y), run)
             params, learned = learn_params(
-                estimate, params, replace(search, steps=steps), rows.n, run,
-                share=share, tol=nats_left(self.tol),
-            )  # fmt: skip
+                estimate, params, replace(search, steps=steps), rows.n, run, share=share
+            )
         if run.needs is not None and run.first is not None:
             # another answer with this kernel and noise is there only where they were not given
             run.needs += seconds_of_products(len(observed.y), 1 + self.num_samples, PRODUCTS)
