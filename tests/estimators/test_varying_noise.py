@@ -103,7 +103,7 @@ def test_a_row_left_out_has_its_own_noise(exact):
 
 
 METHODS = {
-    "qsgp": (QSGPRegressor, {"num_basis": 500, "hyperparameters": Learn(rows=250, steps=1)}),
+    "qsgp": (QSGPRegressor, {"num_basis": 500, "hyperparameters": Learn(rows=250)}),
     "iterative": (IterativeGPRegressor, {"hyperparameters": "subset", "num_samples": 16}),
     "swsgp": (SWSGPRegressor, {"kernel": "matern52", "num_inducing": 100, "num_neighbors": 24}),
 }  # fmt: skip

@@ -102,7 +102,7 @@ MODELS = {
         ),
         "SVGP, all rows": lambda: SVGP(KERNEL, 64, hyperparameters=LEARN, solver=Natural(row_batch=2000, max_steps=20)),
         "SVGP, float32": lambda: SVGP(
-            KERNEL, 64, hyperparameters=LEARN, solver=Natural(row_batch=400, max_steps=20), dtype="float32"
+            KERNEL, 64, hyperparameters=LEARN, solver=Natural(row_batch=400, max_steps=10), dtype="float32"
         ),
         "SWSGP": lambda: neighbours("ordered", "diagonal"),
         "SWSGP, neighbourhoods": lambda: neighbours("neighborhoods", "full"),

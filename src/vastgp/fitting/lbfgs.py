@@ -180,7 +180,7 @@ def maximise_inside(
     """
     flat, rebuild = ravel(start)
     bounds = np.stack([ravel(lower)[0], ravel(upper)[0]], axis=1)
-    return _climb(
+    found = _climb(
         value_and_gradient,
         np.clip(flat, *bounds.T),
         rebuild,
@@ -191,6 +191,9 @@ def maximise_inside(
         None,
         Level(bounds, tol, scale),
     )
+    if not len(found.history):  # no step gained anything
+        found.history.append(1, 0.0, {"objective": found.value})
+    return found
 
 
 def _climb(

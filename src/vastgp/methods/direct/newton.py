@@ -87,6 +87,7 @@ def alternates(model: DiscreteModel) -> bool:
     return len(model.noise) > 1 or len(model.prior.log_weights) > 1
 
 
+@jax.jit
 def logits_of(point: Tilted, model: DiscreteModel) -> DiscreteLogits:
     """Return the logits of tilted weights."""
     empty = DiscreteLogits(jnp.zeros((1, 1, 1)), jnp.zeros(1), point.noise, point.spacing)

@@ -200,8 +200,11 @@ def fit_mean_field(
     (point, _), loop = run.steps(
         name, step, start, max_iter=max_iter, chunk=1, should_stop=stop, share=share
     )
+    logits = logits_of(point, model)
+    if not len(loop.history):  # no time for a step
+        loop.history.append(1, 0.0, {"objective": float(value_and_slope(logits, model)[0])})
     return DiscreteFit(
-        logits_of(point, model),
+        logits,
         loop.history.last("objective"),
         loop.num_iter,
         loop.reason,
@@ -227,7 +230,7 @@ def at_rest(
     for _ in range(_MOST_STEPS):
         taken = newton_step(point, model, False)
         point = taken.point
-        if taken.expected < least:
+        if float(taken.expected) < least:
             break
     return logits_of(point, model), float(taken.bound)
 
