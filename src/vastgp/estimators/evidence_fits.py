@@ -18,8 +18,6 @@ from vastgp.likelihoods import Gaussian
 
 # Rows of the first hyperparameters, and the rate of Adam, where nothing else is said.
 _ROWS, _RATE = 1000, 0.1
-# Rows of an exact process whose hyperparameters are those of the exact evidence of all of them.
-_MOST_EXACT = 2000
 _START_SHARE = 0.25
 
 # Arguments that are fields of other objects now.
@@ -28,21 +26,13 @@ LEARN_ARGUMENTS = moved_to("Learn") | {"learning_rate": "hyperparameters=Learn(r
 Params = tuple[Kernel, Gaussian]
 
 
-def search_of(
-    hyperparameters: Any, *, noise_floor: float, steps: int, exact_rows: int | None = None
-) -> Any:
-    """Return the object that the argument stands for, with the method's own numbers where it has none.
-
-    Of ``exact_rows``, all rows of an exact process, first hyperparameters are of all of them where these are few:
-    exact slopes climb them in less time than noisy ones.
-    """
+def search_of(hyperparameters: Any, *, noise_floor: float, steps: int) -> Any:
+    """Return the object that the argument stands for, with the method's own numbers where it has none."""
     search = SEARCHES.resolve("hyperparameters", hyperparameters)
     if isinstance(search, Fixed):
         return search
     own: dict[str, Any] = {"rows": _ROWS, "noise_floor": noise_floor}
     if isinstance(search, Learn):
-        if exact_rows is not None and exact_rows <= _MOST_EXACT:
-            own["rows"] = max(exact_rows, _ROWS)
         own |= {"steps": steps, "rate": _RATE}
     return search.given(**own)
 

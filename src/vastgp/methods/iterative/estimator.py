@@ -91,10 +91,10 @@ class IterativeGPRegressor(FitsVaryingNoise):
         As in `ExactGPRegressor`: with ``"heteroskedastic"`` the variance of the noise is a function of the inputs.
     hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
         ``"subset"``: kernel and noise of highest exact evidence on some random rows (1000). ``"learn"`` goes on from
-        there with all rows: up to 2000 by the exact evidence of all of them, of more by 20 steps of Adam at a rate of
-        0.1 on logarithms; the last third of them is averaged. ``"fixed"``: those given, in the units of inputs and
-        target. The objects of `vastgp.options` hold rows, steps, rate, the least noise variance (1e-3 of the target's:
-        a system with less noise has a larger condition number, and takes more iterations) and ``noise_std``.
+        there with all rows, where there are more, by 20 steps of Adam at a rate of 0.1 on logarithms; the last third of
+        them is averaged. ``"fixed"``: those given, in the units of inputs and target. The objects of `vastgp.options`
+        hold rows, steps, rate, the least noise variance (1e-3 of the target's: a system with less noise has a larger
+        condition number, and takes more iterations) and ``noise_std``.
     num_samples : int, default 64
         Posterior samples: the error of each predicted latent variance is ``sqrt(2 / num_samples)``.
     rank : int, optional
@@ -197,10 +197,8 @@ class IterativeGPRegressor(FitsVaryingNoise):
     def _check_inputs(self, num_features: int) -> None:
         check_spectrum(self.kernel, num_features)  # posterior samples are made of waves
 
-    def _search(self, num_rows: int | None = None) -> Any:
-        return search_of(
-            self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS, exact_rows=num_rows
-        )
+    def _search(self) -> Any:
+        return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS)
 
     @property
     def _preconditioner(self) -> str:
@@ -215,7 +213,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
     # ------------------------------------------------------------ fit
 
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
-        search, solver = self._search(rows.n), SOLVERS.resolve("solver", self.solver).filled()
+        search, solver = self._search(), SOLVERS.resolve("solver", self.solver).filled()
         scaling = self.standardizer_
         observed = known_rows(*standardised(rows, scaling, self.dtype))
         diagnosis: dict[str, Any] = {"distinct_rows": len(observed.y)}
