@@ -8,14 +8,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import vastgp
-from discrete_cases import random_logits, small_case
 from estimators.conformance import FitConformance
 from estimators.sklearn_checks import checks_of_a_method
 from vastgp import DirectNetworkRegressor
-from vastgp._precision import precision
-from vastgp.methods.direct.elbo import value_and_slope
 from vastgp.methods.direct.network_posterior import DiscreteNetworkPosterior
-from vastgp.methods.direct.network_training import best_alone
 from vastgp.options import Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -162,25 +158,3 @@ def test_files_and_pickle_keep_it(model, tmp_path):
 def test_bad_arguments_are_named(params, message):
     with pytest.raises(ValueError, match=message):
         DirectNetworkRegressor(**params).fit(*bowl(20))
-
-
-def test_what_a_weight_gains_alone_is_what_the_bound_rises_by_when_it_takes_its_best_distribution():
-    """Also where a value that would be better has become all but impossible, and its slope has vanished."""
-    with precision("float64"):
-        model = small_case(noises=1).model
-        logits = random_logits(model)
-        weights = np.array(logits.weights)
-        weights[0, 2] = [0.0, -35.0, -35.0]
-        logits = logits._replace(weights=weights)
-        before, slope = value_and_slope(logits, model)
-        gains, best = best_alone(weights, slope.weights)
-        for j, gain in enumerate(gains):
-            moved = weights.copy()
-            moved[0, j] = best[j]
-            after = float(value_and_slope(logits._replace(weights=moved), model)[0])
-            assert after - float(before) == pytest.approx(gain, rel=1e-6, abs=1e-10)
-            # and nothing else gains more
-            for other in np.random.default_rng(j).normal(size=(20, 3)):
-                moved[0, j] = best[j] + 0.3 * other
-                assert float(value_and_slope(logits._replace(weights=moved), model)[0]) <= after
-        assert np.all(gains > 0.0)
