@@ -147,9 +147,7 @@ def maximise_real(
         record,
         SmallGains(tol, scale),
     )
-    if not len(found.history):  # the start was the maximum
-        found.history.append(1, 0.0, {"objective": found.value})
-    return found
+    return _with_a_record(found)
 
 
 def maximise_inside(
@@ -191,9 +189,7 @@ def maximise_inside(
         None,
         Level(bounds, tol, scale),
     )
-    if not len(found.history):  # no step gained anything
-        found.history.append(1, 0.0, {"objective": found.value})
-    return found
+    return _with_a_record(found)
 
 
 def _climb(
@@ -288,6 +284,13 @@ def _climb(
     if record is not None:
         record.end(history)
     return LbfgsResult(params_at(end[0]), end[1], len(history), converged, message, history)
+
+
+def _with_a_record(found: LbfgsResult) -> LbfgsResult:
+    """Return a result whose history tells the objective also where the start was the maximum."""
+    if not len(found.history):
+        found.history.append(1, 0.0, {"objective": found.value})
+    return found
 
 
 def best_of(results: Iterable[LbfgsResult]) -> LbfgsResult:
