@@ -66,18 +66,14 @@ def learn_params(
     run: Run,
     *,
     share: float,
-    tol: float | None = None,
 ) -> tuple[Params, LoopResult]:
-    """Learn kernel and noise on all rows by noisy slopes, in at most a share of what is left of the budget.
-
-    ``tol`` is as in `climb_evidence`.
-    """
+    """Learn kernel and noise on all rows by noisy slopes, in at most a share of what is left of the budget."""
     assert search.steps is not None
     assert search.rate is not None
     assert search.noise_floor is not None
     kernel, noise_variance, loop = climb_evidence(
         estimate, first, run, steps=search.steps, rate=search.rate, noise_floor=search.noise_floor,
-        num_rows=num_rows, tol=tol, share=share,
+        num_rows=num_rows, share=share,
     )  # fmt: skip
     return (kernel, Gaussian(noise_variance)), loop
 

@@ -177,7 +177,7 @@ def fit_mean_field(
     def step(state: Any, number: int, count: int) -> tuple[Any, dict[str, Any]]:
         point, follows = state
         for _ in range(count):
-            taken, left = newton_step(point, model, bool(follows)), np.inf
+            taken = newton_step(point, model, bool(follows))
             gain = float(taken.gain)
             if point.spacing is None or gain >= least:
                 left = float(taken.expected)
@@ -206,7 +206,7 @@ def fit_mean_field(
     return DiscreteFit(
         logits,
         loop.history.last("objective"),
-        loop.num_iter,
+        max(loop.num_iter, 1),
         loop.reason,
         loop.converged,
         loop.history,

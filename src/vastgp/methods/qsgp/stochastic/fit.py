@@ -27,6 +27,7 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer, processes
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.data.split import held_out_indices, without
+from vastgp.estimators.evidence_fits import nats_left
 from vastgp.fitting.clock import now
 from vastgp.fitting.early_stopping import no_progress
 from vastgp.fitting.history import History
@@ -300,7 +301,7 @@ def _ended(
     def ended(now: Mapping[str, float], history: History) -> Stop | None:
         # the columns of the covariance are in no residual: they may diverge while the mean stands still
         return (
-            None if _bound_moves(history, window, 0.5 * tol**2 * num_rows) else rule(now, history)
+            None if _bound_moves(history, window, nats_left(tol) * num_rows) else rule(now, history)
         )
 
     return ended
