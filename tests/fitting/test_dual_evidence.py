@@ -160,3 +160,70 @@ def test_sites_of_few_rows_of_several_classes_are_those_of_the_program(weights, 
         found.append([value, *by_kernel.lengthscales, by_kernel.variance])
     # the same updates, but for rounding
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def counts_under_a_wide_prior(n):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    return X, rng.poisson(np.exp(np.sin(2.0 * X[:, 0]))).astype(float)
+
+
+@pytest.mark.parametrize(("n", "variance"), [(100, 30.0), (100, 100.0), (500, 100.0)])
+def test_counts_under_a_prior_of_large_variance_find_their_sites(n, variance):
+    """The prior's averages of a rate are ``e^(v/2)``: sites from there left bounds of -10^24 or +10^3 nats."""
+    X, y = counts_under_a_wide_prior(n)
+    found = DualEvidence(X, y).solve(RBF(np.full(2, 1.5), variance), Poisson())
+    assert found.settled
+    # a Poisson's log-likelihood is below that of its own mean, and no evidence of counts is positive
+    assert -3.0 * n < found.bound < 0.0
+    # the fixed point of eq. (12)-(13) of t-SVGP: sites are what the derivatives at the posterior ask for
+    rate = np.exp(found.mean + 0.5 * found.variance)
+    np.testing.assert_allclose(found.sites.precision, rate, rtol=0.02)
+    np.testing.assert_allclose(
+        found.sites.linear, rate * found.mean + y - rate, rtol=0.02, atol=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    "likelihood", [Bernoulli("logit"), StudentT(0.3, 4.0), Softmax(3)], ids=repr
+)
+def test_sites_of_many_rows_start_from_those_of_some(likelihood, monkeypatch):
+    """The same maximum as from none; of labels under a prior of large variance from half of the updates of all rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 6))
+    y = 3.0 * np.sin(X[:, 0]) + 2.0 * X[:, 1] + rng.logistic(size=600)
+    if isinstance(likelihood, Bernoulli):
+        y = np.sign(y)
+    if isinstance(likelihood, Softmax):
+        y = np.digitize(y, [-0.5, 0.5]).astype(float)
+    kernel, updates = RBF(np.full(6, 4.0), 20.0), []
+
+    def solved():
+        evidence, own = DualEvidence(X, y), DualEvidence._posterior
+
+        def count(self, *args):
+            updates[-1] += self is evidence
+            return own(self, *args)
+
+        updates.append(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(DualEvidence, "_posterior", count)
+            return evidence.solve(kernel, likelihood)
+
+    found = solved()
+    monkeypatch.setattr(DualEvidence, "_by_some_rows", lambda self, _, given: self._none(given))
+    alone = solved()
+    assert found.settled and alone.settled
+    assert found.bound == pytest.approx(alone.bound, abs=1e-4)
+    np.testing.assert_allclose(found.mean, alone.mean, atol=0.02)
+    if isinstance(likelihood, Bernoulli):
+        assert updates[0] <= 0.7 * updates[1]
+
+
+def test_a_bound_that_rounding_made_is_none():
+    """Where the terms cancel to nothing the bound is not finite, and no fit takes it for a good one."""
+    X, y = counts_under_a_wide_prior(60)
+    evidence = DualEvidence(X, y)
+    K = evidence._covariance(RBF(np.full(2, 1.5), 1000.0))
+    from_prior = evidence._posterior(K, Poisson(), evidence._none(Poisson()))
+    assert from_prior.bound == -np.inf

@@ -3,7 +3,8 @@
 Sites, as natural parameters, move to ``(1 - rate) old + rate better``: a natural-gradient step of length ``rate`` on
 the lower bound of the evidence (Khan and Lin 2017; eqs. (18), (22) and (23) of t-SVGP, Adam et al. 2021), where
 ``better`` are the sites that the bound's derivatives ask for at the old ones. With rate one these are Newton's steps.
-A step that does not raise the bound is not taken, and the next one is half as long.
+A step that does not raise the bound is not taken, and the next one is half as long. Near the maximum whole steps gain
+a share each of what the one before did, which tells what all those to come would gain: that has to be little too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from vastgp.fitting.loop import Stop
 # Steps shorter than this are not tried: as the direction is one of ascent, what remains is rounding. A Fisher step of a
 # count ten thousand times its rate asks for a thousandth.
 _LEAST_RATE = 2.0**-10
+# How much longer a step is after one that was good. Doubled at once, every second step from a far start is too long
+# again: sites of 2000 labels under a process of large variance took 20 evaluations of the bound, and 14 so.
+_GROWTH = 2.0**0.5
+# A step that gains less than this share of the least is the last one, whatever the one before gained: that is rounding.
+_ROUNDING = 1e-3
 
 GOES_ON, SETTLED, STUCK = 0, 1, 2
 
@@ -39,7 +45,7 @@ def _moved(sites: Any, better: Any, rate: float) -> Any:
 
 
 def next_rate(
-    rate: Any, good: Any, most: Any, *, least: float = 0.0, growth: float = 2.0, where: Any = np
+    rate: Any, good: Any, most: Any, *, least: float = 0.0, growth: float = _GROWTH, where: Any = np
 ) -> Any:
     """Return the length of the next step: longer after one that was good, half as long after one that was not."""
     return where.where(good, where.minimum(most, growth * rate), where.maximum(least, 0.5 * rate))
@@ -72,12 +78,15 @@ class Ascent(NamedTuple):
         Steps that were not taken.
     end : int
         `GOES_ON`, `SETTLED` (converged) or `STUCK` (no step raises the bound, or none leaves it finite).
+    gain : float
+        Of the last step, where that was a whole one; NaN elsewhere.
     """
 
     found: Any
     rate: Any
     shortened: Any
     end: Any
+    gain: Any
 
 
 class DampedUpdates:
@@ -90,7 +99,8 @@ class DampedUpdates:
     most : float
         Length of a step at most.
     least_gain : float
-        What a step of length ``most`` gains at a maximum, in nats; of shorter ones as much less as they are shorter.
+        What a step of length ``most`` gains at a maximum, in nats, and all those to come where each gains a share of
+        the one before; of shorter ones as much less as they are shorter.
     prepare : callable, optional
         ``prepare(found) -> found`` of what a step is to start from, where ``better`` costs more than the bound.
     """
@@ -109,7 +119,9 @@ class DampedUpdates:
     def start(self, sites: Any) -> Ascent:
         """Return the state at given sites."""
         found = self._prepare(self._evaluate(sites))
-        return Ascent(found, np.float64(self._most), np.int64(0), np.int64(GOES_ON))
+        return Ascent(
+            found, np.float64(self._most), np.int64(0), np.int64(GOES_ON), np.float64(np.nan)
+        )  # fmt: skip
 
     def step(self, state: Ascent) -> Ascent:
         """Try one step: take it, or make the next one shorter."""
@@ -119,14 +131,26 @@ class DampedUpdates:
         gain = after - before if np.isfinite(before) else np.inf
         # NaN is no gain
         good = bool(np.isfinite(after) and gain >= 0.0)
-        settled = bool(np.isfinite(after) and abs(gain) <= self._least_gain * rate / self._most)
+        settled = bool(np.isfinite(after) and self._is_near(gain, rate, float(state.gain)))
         following = float(next_rate(rate, good, self._most))
         end = SETTLED if settled else STUCK if following < _LEAST_RATE else GOES_ON
         if good:
             here = trial if end else self._prepare(trial)
+        whole = gain if good and rate == self._most else np.nan
         return Ascent(
-            here, np.float64(following), state.shortened + int(not good), np.int64(end)
+            here, np.float64(following), state.shortened + int(not good), np.int64(end), np.float64(whole)
         )  # fmt: skip
+
+    def _is_near(self, gain: float, rate: float, before: float) -> bool:
+        """Return whether next to nothing is left after a step that gained so much, and the whole one before it."""
+        least = self._least_gain
+        if not abs(gain) <= least * rate / self._most:
+            return False
+        if rate < self._most or not before > 0.0 or gain <= _ROUNDING * least:
+            return True
+        share = gain / before
+        # gains of a geometric series: share + share^2 + ... of this one
+        return bool(gain * share <= least * (1.0 - share))
 
     def run(self, state: Ascent, max_steps: int) -> Ascent:
         """Do steps until they end, ``max_steps`` at most."""
