@@ -41,6 +41,7 @@ from vastgp.methods.svgp.bound import (
     posterior_under,
     quadratic_fit,
 )
+from vastgp.methods.svgp.first_sites import first_sums
 from vastgp.methods.svgp.options import SVGPOptions
 from vastgp.methods.svgp.steps import Params, coordinates_of, mended, tile_sums
 
@@ -230,6 +231,11 @@ def run_passes(
     with precision("float64"):
         params, sums = as_dtype((params, sums), np.float64)
         passes = _Passes(rows, standardizer, params, options, _FINER * options.tol * rows.n)
+        if not (isinstance(passes.likelihood, Gaussian) or np.any(np.asarray(sums.linear))):
+            # of no rows, as no steps came before
+            given = rows, standardizer, params, passes.here, passes.likelihood
+            some = first_sums(*given, run.seed)
+            sums = sums if some is None else some
         state, end = run.steps(
             "passes over all rows",
             passes.chunk,
