@@ -1,5 +1,7 @@
 """Predictions from the nearest rows: exact given these, learned by what rows are given their nearest others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -204,6 +206,37 @@ def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatc
     with pytest.warns(ConvergenceWarning):
         SWSGPRegressor("rbf", solver="nearest", max_seconds=1000.0).fit(X, y)
     assert len(begun) == rounds
+
+
+@pytest.mark.parametrize(
+    ("values", "rounds", "best"),
+    [
+        ([10.0, 9.0, 9.9], 3, 0),  # two that are no likelier end it, and the likeliest stands
+        ([10.0, 9.0, 20.0, 19.0, 20.01], 5, 2),  # one does not
+        ([10.0, 20.0, 30.0, 40.0, 50.0, 60.0], 6, 5),  # all are likelier: not to the end
+    ],
+)
+def test_rounds_that_make_rows_no_likelier_end_learning(values, rounds, best, monkeypatch):
+    monkeypatch.setattr(nearest, "_search", lambda *args: [6, 0.0, 0.0])
+    monkeypatch.setattr(nearest, "_STEPS", 1)
+    told, fit_evidence = [], nearest.fit_evidence
+
+    def tell(*args, **more):
+        found = fit_evidence(*args, **more)
+        told.append(replace(found, value=values[len(told)], converged=False, num_iter=1))
+        return told[-1]
+
+    monkeypatch.setattr(nearest, "fit_evidence", tell)
+    X, y, _ = table(40)
+    near = NearRows(X, y, Nearest(), 0)
+    first = RBF([1.0] * X.shape[1]), Gaussian(0.1)
+    run = Run(seed=0)
+    learned, _, steps, unfinished = nearest._by_nearest_others(
+        first, near, Judges(near, False), run, 1e-4, False
+    )
+    assert len(told) == steps == rounds
+    np.testing.assert_array_equal(learned[0].lengthscales, told[best].params[0].lengthscales)
+    assert bool(unfinished) == (best == len(values) - 1)
 
 
 def test_all_rows_are_looked_through_again_when_others_may_be_nearest():
