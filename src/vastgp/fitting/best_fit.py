@@ -143,7 +143,14 @@ def fit_evidence(
 def log_density(evidence: Evidence, params: Params) -> float:
     """Return what `fit_evidence` maximises, at given hyperparameters."""
     prior = HyperparameterPrior(number_of_inputs(params[0], evidence.num_features))
-    return evidence.objective(params)[0] + prior(params)[0]
+    kernel, likelihood = params
+    if isinstance(evidence, ExactEvidence) and isinstance(
+        likelihood, Gaussian
+    ):  # without the slopes, which take two thirds of the time
+        value = evidence(kernel, float(likelihood.noise_variance))
+    else:
+        value = evidence.objective(params)[0]
+    return value + prior(params)[0]
 
 
 def fit_from_best(

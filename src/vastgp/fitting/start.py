@@ -66,6 +66,7 @@ def start_from_exact_gp(
     max_seconds: float | None = None,
     evidence: MakeEvidence | None = None,
     sums: bool = False,
+    refined: bool = True,
 ) -> Start:
     """Fit an exact Gaussian process to some standardised rows.
 
@@ -99,6 +100,8 @@ def start_from_exact_gp(
         where that is the exact one; ``rate`` is `resolving_rate` of the best fit so far. See `BasisEvidence`.
     sums : bool, default False
         Whether a sum of two kernels may take the place of one where none is given, see `vastgp.fitting.sums`.
+    refined : bool, default True
+        Whether the fit of a part that is best of all rows is refined there: False for whoever goes on from it anyway.
 
     Returns
     -------
@@ -122,7 +125,7 @@ def start_from_exact_gp(
     forms = candidate_kernels(kernel, X.shape[1], inputs)
     prior = HyperparameterPrior(number_of_inputs(forms[0], X.shape[1]))
     fits = _fit_parts(fit, forms, X, y, generator, deadline)
-    best = _refine_best(fits, X, y, prior, noise_floor, deadline, evidence)
+    best = _refine_best(fits, X, y, prior, noise_floor, deadline, evidence, refined)
     if sums and kernel is None:
         few = None
         if _has_parts(len(y)):
@@ -180,6 +183,7 @@ def _refine_best(
     noise_floor: float,
     deadline: float | None,
     make_evidence: MakeEvidence | None,
+    refined: bool,
 ) -> LbfgsResult:
     """Keep the fit with the highest evidence on all rows, and refine it there unless that is what it was fitted to.
 
@@ -195,6 +199,8 @@ def _refine_best(
         return best_of(fits)
     exact = ExactEvidence(X, y)
     best = fits[0] if alone else _highest(exact, fits, prior, noise_floor, deadline)
+    if not refined:
+        return best
 
     def refine(evidence: ExactEvidence, best: LbfgsResult) -> LbfgsResult:
         return fit_evidence(
