@@ -4,7 +4,7 @@ Sites, as natural parameters, move to ``(1 - rate) old + rate better``: a natura
 the lower bound of the evidence (Khan and Lin 2017; eqs. (18), (22) and (23) of t-SVGP, Adam et al. 2021), where
 ``better`` are the sites that the bound's derivatives ask for at the old ones. With rate one these are Newton's steps.
 A step that does not raise the bound is not taken, and the next one is half as long. Near the maximum whole steps gain
-a share each of what the one before did, which tells what all those to come would gain: that has to be little too.
+a share each of what the one before did, which tells what all those to come would gain: that ends them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _LEAST_RATE = 2.0**-10
 _GROWTH = 2.0**0.5
 # A step that gains less than this share of the least is the last one, whatever the one before gained: that is rounding.
 _ROUNDING = 1e-3
+# Share that is at least expected: the first steps of a long way gain thousands of times as much as the next.
+_LEAST_SHARE = 0.1
 
 GOES_ON, SETTLED, STUCK = 0, 1, 2
 
@@ -99,8 +101,8 @@ class DampedUpdates:
     most : float
         Length of a step at most.
     least_gain : float
-        What a step of length ``most`` gains at a maximum, in nats, and all those to come where each gains a share of
-        the one before; of shorter ones as much less as they are shorter.
+        What is left to gain at a maximum, in nats, where whole steps gain a share each of what the one before did;
+        else what one of length ``most`` gains, and shorter ones as much less as they are shorter.
     prepare : callable, optional
         ``prepare(found) -> found`` of what a step is to start from, where ``better`` costs more than the bound.
     """
@@ -143,14 +145,12 @@ class DampedUpdates:
 
     def _is_near(self, gain: float, rate: float, before: float) -> bool:
         """Return whether next to nothing is left after a step that gained so much, and the whole one before it."""
-        least = self._least_gain
-        if not abs(gain) <= least * rate / self._most:
-            return False
-        if rate < self._most or not before > 0.0 or gain <= _ROUNDING * least:
-            return True
-        share = gain / before
+        least, share = self._least_gain, gain / before if before > 0.0 else np.nan
+        if rate < self._most or not 0.0 < share < 1.0 or gain <= _ROUNDING * least:
+            return abs(gain) <= least * rate / self._most
         # gains of a geometric series: share + share^2 + ... of this one
-        return bool(gain * share <= least * (1.0 - share))
+        share = max(share, _LEAST_SHARE)
+        return gain * share <= least * (1.0 - share)
 
     def run(self, state: Ascent, max_steps: int) -> Ascent:
         """Do steps until they end, ``max_steps`` at most."""

@@ -22,8 +22,8 @@ from vastgp.linalg.cholesky import Cholesky, factorize
 
 # Least precision of a site: the posterior at a row with less is the prior's to 1e-10.
 LEAST_PRECISION = 1e-10
-# The bound's gain per row at which sites have converged. It is quadratic in the sites' error, gradients linear.
-_CONVERGED = 1e-8
+# What sites that have converged leave to gain, in nats a row. It is quadratic in the sites' error, gradients linear.
+_CONVERGED = 1e-9
 _MOST_UPDATES = 100
 # Of sites with at least this precision rounding leaves variances with errors below 1e-8.
 _RESOLVED = 1e-8
@@ -148,8 +148,8 @@ class DualEvidence(RowEvidence):
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
         In the units of the likelihood.
-    least_gain : float, default 1e-8
-        Sites have converged where an update gains less, in nats a row.
+    least_gain : float, default 1e-9
+        Sites have converged where no more is left to gain, in nats a row.
     padded : int, optional
         Rows that compiled code is for, in the place of the least that many evidences share.
     """
@@ -171,7 +171,7 @@ class DualEvidence(RowEvidence):
             When the covariance matrix cannot be factorised with the largest jitter.
         """
         kernel, likelihood = params
-        K = self._covariance(kernel)
+        K = self._covariance(kernel, _least_noise(likelihood))
         found = self._solve(K, likelihood)
         by_likelihood = self._by_likelihood(likelihood, found)
         total, *rest = (
@@ -196,7 +196,7 @@ class DualEvidence(RowEvidence):
 
     def solve(self, kernel: Kernel, likelihood: Likelihood) -> DualPosterior:
         """Return the posterior at the best sites."""
-        return self._solve(self._covariance(kernel), likelihood)
+        return self._solve(self._covariance(kernel, _least_noise(likelihood)), likelihood)
 
     def _solve(self, K: np.ndarray, likelihood: Likelihood) -> DualPosterior:
         updates = DampedUpdates(
@@ -327,6 +327,11 @@ class DualEvidence(RowEvidence):
                 as_dtype(likelihood, np.float64), self._padded_y, mean, variance, weights
             )
         return jax.tree.map(np.asarray, slope)
+
+
+def _least_noise(likelihood: Likelihood) -> float:
+    """Return the least noise variance that a site stands for: what covariances may be rounded by is far below it."""
+    return 1.0 / likelihood.most_curvature()
 
 
 def _times(K: np.ndarray, vector: np.ndarray) -> np.ndarray:

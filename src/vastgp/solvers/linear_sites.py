@@ -40,8 +40,8 @@ _FIRST_ROWS, _OF_FUNCTION, _OF_WEIGHT, _LAST_UPDATES = 1000, 20, 5, 2
 _PER_WEIGHT, _FEW_FUNCTIONS = 10, 10
 # Rows times functions up to which the evidence at an approximation of Laplace's is asked for: some tenths of a second.
 _EVIDENCE_ENTRIES = 50_000
-# A whole step that gains less, for each row, ends the updates.
-_SETTLED = 1e-5
+# Updates end where less than this is left to gain for each row.
+_SETTLED = 1e-6
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-4, 1e4
 
 

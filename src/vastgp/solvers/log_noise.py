@@ -39,8 +39,8 @@ _LEARNED, _KEPT = (100, 4000), (200, 20_000)
 _CONSTANT = 2.0
 # Of the kernel matrix of inducing inputs, relative to its diagonal: chosen greedily they are far apart.
 _JITTER = 1e-8
-# A step of the sites gains less than this for each row at its end; steps at most; iterations of L-BFGS at most.
-_LEAST_GAIN, _MOST_STEPS, _MOST_ITERATIONS, _TOL = 1e-7, 60, 60, 1e-4
+# Steps of the sites leave less than this to gain for each row; steps at most; iterations of L-BFGS at most.
+_LEAST_GAIN, _MOST_STEPS, _MOST_ITERATIONS, _TOL = 1e-8, 60, 60, 1e-4
 # Beyond this a variance overflows.
 _MOST_LOG = 80.0
 _LOG_2PI = float(np.log(2.0 * np.pi))

@@ -47,8 +47,8 @@ from vastgp.methods.svgp.steps import Params, coordinates_of, mended, tile_sums
 
 # Rows of a tile of a pass, at most.
 _TILE = 2048
-# Passes end at this share of the gain at which steps on minibatches do: they converge far faster.
-_FINER = 1e-2
+# Passes end where this share is left of what steps on minibatches gain at their end: they converge far faster.
+_FINER = 1e-3
 
 
 @dataclass(frozen=True)
