@@ -165,6 +165,7 @@ def test_parts_are_compared_and_refined_on_all_rows(monkeypatch):
     from vastgp.fitting import start
 
     monkeypatch.setattr(start, "_PART_ROWS", 60)
+    monkeypatch.setattr(start, "_BY_CHANCE", -np.inf)  # whatever the second part says
     X, y = draw(Matern32([0.8, 2.5], 1.4), 0.05, 200, 2, seed=5)
     parts = []
     fit_best = start.fit_best
@@ -284,3 +285,43 @@ def test_of_fits_that_are_compared_late_the_first_is_left(monkeypatch):
     compare = [ExactEvidence(X, y), [worse, fit], HyperparameterPrior(2), 1e-4]
     assert _highest(*compare, None).params[0].lengthscales[0] < 5.0
     assert _highest(*compare, 0.0).params[0].lengthscales[0] == 30.0
+
+
+def test_two_parts_that_agree_are_enough(monkeypatch):
+    """Of one law they find the same optimum but for chance, and end as high as three; of two optima they do not."""
+    from vastgp.fitting import start
+
+    monkeypatch.setattr(start, "_PART_ROWS", 100)
+    X, y = draw(Matern32([0.8, 2.5], 1.4), 0.05, 300, 2, seed=5)
+    fit_best, counts, found = start.fit_best, [], []
+    for by_chance in (start._BY_CHANCE, -np.inf):
+        monkeypatch.setattr(start, "_BY_CHANCE", by_chance)
+        counts.append(0)
+
+        def watched(*arguments, **options):
+            counts[-1] += 1
+            return fit_best(*arguments, **options)
+
+        monkeypatch.setattr(start, "fit_best", watched)
+        found.append(start_from_exact_gp("matern32", X, y))
+    assert counts == [2, 3]
+    assert found[0].log_evidence == pytest.approx(found[1].log_evidence, abs=0.01)
+    monkeypatch.undo()
+    noise = fit_best(
+        [RBF(np.ones(2))],
+        X[:100],
+        3.0 * np.random.default_rng(0).normal(size=100),
+        noise_floor=1e-4,
+        restarts=1,
+        generator=np.random.default_rng(0),
+    )
+    own = fit_best(
+        [RBF(np.ones(2))],
+        X[:100],
+        y[:100],
+        noise_floor=1e-4,
+        restarts=1,
+        generator=np.random.default_rng(0),
+    )
+    evidence = ExactEvidence(X[:100], y[:100])
+    assert start._agree(evidence, own, own) and not start._agree(evidence, own, noise)
