@@ -76,9 +76,10 @@ class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
         ``"auto"`` is the block solver unless its vectors exceed 8 GB. Samples, ranks, batches and steps are on the
         objects, see `vastgp.options`.
     hyperparameters : {"subset", "learn", "fixed"} or Subset, Learn or Fixed, default "subset"
-        ``"subset"``: kernel and noise of highest evidence on some random rows (2000), which takes seconds: three parts
-        of 1000 are fitted and the best of them is refined on all of these rows, as the evidence of 1000 rows can have
-        several optima. Where basis functions are few, they are refined by the evidence of the model with random
+        ``"subset"``: kernel and noise of highest evidence on some random rows (2000), which takes seconds: parts of
+        1000 are fitted, a third one where two do not agree, and the best of them is refined on all of these rows, as
+        the evidence of 1000 rows can have several optima.
+        Where basis functions are few, they are refined by the evidence of the model with random
         features: see `BasisEvidence`. ``"learn"`` goes on from there with all rows: block, of some hundred rows at most
         200 steps of L-BFGS on their evidence, of more 20 steps of Adam at a rate of 0.1, each about six passes;
         stochastic, a step of 1e-3 beside every fifth one of the weights.

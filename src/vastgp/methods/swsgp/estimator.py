@@ -69,9 +69,9 @@ class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
         Where they are: centres of k-means (k-means++), rows of largest remaining variance (pivoted Cholesky), random
         rows, or points in the units of the inputs. ``"auto"``: k-means up to 1000 of them, random rows beyond.
     hyperparameters : {"subset", "learn", "fixed"} or Subset, Learn or Fixed, default "subset"
-        ``"subset"``: those of highest evidence on 2000 rows, in three parts that are compared, as the evidence of 1000
-        rows can have several optima. ``"learn"`` goes on from there on all rows, by stochastic steps. ``"fixed"``:
-        those given, in the units of inputs and target. Objects of `vastgp.options`.
+        ``"subset"``: those of highest evidence on 2000 rows, in up to three parts that are compared, as the evidence
+        of 1000 rows can have several optima. ``"learn"`` goes on from there on all rows, by stochastic steps.
+        ``"fixed"``: those given, in the units of inputs and target. Objects of `vastgp.options`.
     solver : {"auto", "sparse", "stochastic", "nearest"} or Sparse, LocalSteps or Nearest, default "auto"
         How the inducing variables are found, see `vastgp.options`. ``"sparse"``: the bound's maximum by sparse linear
         algebra; one pass over the rows. ``"stochastic"``: the paper's Algorithm 1, Adam on minibatches
