@@ -13,7 +13,7 @@ from vastgp import (
     TSVGPRegressor,
 )
 from vastgp.fitting import sums
-from vastgp.fitting.best_fit import fit_evidence
+from vastgp.fitting.best_fit import LOOSE_TOL, fit_evidence
 from vastgp.fitting.clock import now
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.loop import OUT_OF_TIME
@@ -153,3 +153,21 @@ def test_a_kernel_that_the_user_gave_keeps_its_form_and_none_may_become_a_sum():
     }
     assert isinstance(found["matern32"], Matern32)
     assert isinstance(found[None], Sum)
+
+
+def test_a_sum_is_climbed_to_its_end_by_the_loosest_tol_too(monkeypatch):
+    """Forty steps are most of what there is to gain; what has not converged by then goes on."""
+    monkeypatch.setattr(sums, "_STEPS", 3)
+    X, y = stepped(200)
+    evidence, one = likeliest(X, y)
+    found = or_sum(evidence, one, noise_floor=1e-6, tol=LOOSE_TOL, max_iter=200)
+    assert isinstance(found.params[0], Sum) and found.converged
+    names = []
+
+    def record(name):
+        names.append(name)
+
+    monkeypatch.setattr(sums, "_STEPS", 100)
+    again = or_sum(evidence, one, noise_floor=1e-6, tol=LOOSE_TOL, max_iter=200, record=record)
+    assert again.converged and names[-1] == "sum"  # what has converged does not
+    assert again.value == pytest.approx(found.value, abs=0.1)

@@ -115,12 +115,14 @@ def or_sum(
         if best.message == OUT_OF_TIME or best.value <= log_density(few, one.params) + _WORTH:
             return one
     more = [(min(_STEPS, max_iter), loose, "sum")]
-    if tol < loose and max_iter > _STEPS:
+    if max_iter > _STEPS:
         more.append((max_iter, tol, "sum, to its end"))
+    reached = np.inf
     for most, until, name in more:
-        if best.message == OUT_OF_TIME:
+        if best.message == OUT_OF_TIME or reached <= until:
             break
         last = climb(evidence, best.params, most, until, name)
+        reached = until if last.converged else np.inf
         best = replace(last, num_iter=best.num_iter + last.num_iter)
         if best.value <= one.value + _WORTH:
             return one

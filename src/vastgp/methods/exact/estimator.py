@@ -97,9 +97,11 @@ class ExactGPRegressor(FitsVaryingNoise):
         Restarts use some 300 rows, so they cost little.
     max_iter : int, default 200
         Most iterations of L-BFGS.
-    tol : float, default 1e-4
+    tol : float, default 1e-3
         Learning has converged when no derivative of the log evidence per row, by the logarithm of a hyperparameter, is
         larger, and the Newton decrement is not: some ``tol^2 / 2`` nats a row are left to gain, along flat ridges too.
+        Predictions of eleven tables of 300 rows were 0.0002 to 0.002 of their deviations from those by 1e-6, and a
+        fit of 2000 rows takes two thirds of the time that 1e-4 does.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked after each iteration and before each panel of the factor; None: until
         converged. Where the posterior of all rows does not fit, it is that of as many random ones as do
@@ -175,7 +177,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         max_rows: Annotated[int | Spill | None, MaxRows()] = None,
         restarts: Annotated[int, Positive(integer=True)] = 2,
         max_iter: Annotated[int, Positive(integer=True)] = 200,
-        tol: Tolerance = 1e-4,
+        tol: Tolerance = 1e-3,
         max_seconds: MaxSeconds = None,
         checkpoint: CheckpointLike = None,
         random_state: Seed = 0,
