@@ -144,9 +144,8 @@ def log_density(evidence: Evidence, params: Params) -> float:
     """Return what `fit_evidence` maximises, at given hyperparameters."""
     prior = HyperparameterPrior(number_of_inputs(params[0], evidence.num_features))
     kernel, likelihood = params
-    if isinstance(evidence, ExactEvidence) and isinstance(
-        likelihood, Gaussian
-    ):  # without the slopes, which take two thirds of the time
+    if isinstance(evidence, ExactEvidence) and isinstance(likelihood, Gaussian):
+        # without the slopes, which take two thirds of the time
         value = evidence(kernel, float(likelihood.noise_variance))
     else:
         value = evidence.objective(params)[0]

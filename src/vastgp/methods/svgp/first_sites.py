@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -35,8 +36,8 @@ def first_sums(
     here: Coordinates,
     likelihood: Likelihood,
     seed: int,
-) -> SiteSums | None:
-    """Return the sums of the sites that some rows have under the process itself, None where these have no bound.
+) -> SiteSums:
+    """Return the sums of the sites that some rows have under the process itself, of no rows where these have no bound.
 
     Parameters
     ----------
@@ -54,16 +55,15 @@ def first_sums(
     X, y = fixed_rows(rows, standardizer, seed, _FIRST, size)
     kernel = jax.tree.map(lambda log: np.exp(np.asarray(log)), params.kernel)
     likelihood = jax.tree.map(np.asarray, likelihood)
-    try:
+    sums = SiteSums.none(likelihood.num_latent, len(params.Z), np.float64)
+    with contextlib.suppress(FactorizationError):
         found = DualEvidence(X, y, _NEAR).solve(kernel, likelihood)
-    except FactorizationError:
-        return None
-    if not np.isfinite(found.bound):
-        return None
-    sites = found.sites.at_least(LEAST_PRECISION, found.mean)
-    linear, precision = (np.atleast_2d(part) for part in sites)
-    sums: SiteSums = processes.of_first(_sums(params, here, X, linear, precision))
-    return sums
+        if np.isfinite(found.bound):
+            sites = found.sites.at_least(LEAST_PRECISION, found.mean)
+            sums = _sums(params, here, X, *(np.atleast_2d(part) for part in sites))
+    # several processes have computed the same, but for rounding
+    told: SiteSums = processes.of_first(sums)
+    return told
 
 
 @program

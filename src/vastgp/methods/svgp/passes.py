@@ -234,8 +234,7 @@ def run_passes(
         if not (isinstance(passes.likelihood, Gaussian) or np.any(np.asarray(sums.linear))):
             # of no rows, as no steps came before
             given = rows, standardizer, params, passes.here, passes.likelihood
-            some = first_sums(*given, run.seed)
-            sums = sums if some is None else some
+            sums = first_sums(*given, run.seed)
         state, end = run.steps(
             "passes over all rows",
             passes.chunk,

@@ -313,8 +313,7 @@ def _by_nearest_others(
         return float(run.once(f"mean square, {when}", lambda: judges.mean_square(posterior)))
 
     at_start = square(start, "start") if varies and rounds else np.inf
-    best: LbfgsResult | None = None
-    idle = 0
+    likeliest = _Likeliest()
     for number in range(rounds):
         time_for = f"time for nearest others, {number + 1}"
         if number and not run.once(time_for, has_time, is_cut=lambda more: not more):
@@ -336,18 +335,42 @@ def _by_nearest_others(
         first, steps, history = found.params, steps + found.num_iter, found.history
         ended, late = found.converged, rounds < _ROUNDS or found.message == OUT_OF_TIME
         if varies and square(first, f"{number + 1}") > _ASTRAY * at_start:
-            first, varies, ended, best, idle = start, False, False, None, 0
+            first, varies, ended, likeliest = start, False, False, _Likeliest()
             continue
-        if best is None or found.value > best.value + _TOL * evidence.num_rows:
-            best, idle = found, 0
-        elif found.message != OUT_OF_TIME:
-            idle += 1
+        likeliest.note(found, _TOL * evidence.num_rows)
         if ended and found.num_iter < _STEPS // 3:
             break
-        if idle == _IDLE:
-            first, ended = best.params, True
+        if likeliest.stands:
+            first, ended = likeliest.params, True
             break
     return first, history, steps, "" if ended else LATE if late else UNSETTLED
+
+
+class _Likeliest:
+    """The round by which rows are likeliest, and how many have come since.
+
+    Attributes
+    ----------
+    params : tuple of Kernel and Gaussian
+        What it ended with.
+    """
+
+    params: tuple[Kernel, Gaussian]
+
+    def __init__(self) -> None:
+        self._value, self._since = -np.inf, 0
+
+    def note(self, found: LbfgsResult, least: float) -> None:
+        """Note how a round ended; it counts where it gained more than ``least`` nats."""
+        if found.value > self._value + least:
+            self._value, self.params, self._since = found.value, found.params, 0
+        elif found.message != OUT_OF_TIME:
+            self._since += 1
+
+    @property
+    def stands(self) -> bool:
+        """Whether no other is expected to be likelier."""
+        return self._since >= _IDLE
 
 
 def _likeliest_of(
