@@ -112,7 +112,7 @@ BAD_INPUT = {
     ),
     "nothing inside": (
         (*FIT, "{files}/train.npz", "--set", "tol.rank=3"),
-        r"--set tol\..*: tol=0.0001 has no arguments of its own",
+        r"--set tol\..*: tol=0.001 has no arguments of its own",
     ),
     "no such field": (
         (*FIT, "{files}/train.npz", "--set", "hyperparameters.rank=3"),

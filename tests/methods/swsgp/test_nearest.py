@@ -209,14 +209,14 @@ def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("values", "rounds", "best"),
+    ("values", "rounds", "ended"),
     [
-        ([10.0, 9.0, 9.9], 3, 0),  # two that are no likelier end it, and the likeliest stands
-        ([10.0, 9.0, 20.0, 19.0, 20.01], 5, 2),  # one does not
-        ([10.0, 20.0, 30.0, 40.0, 50.0, 60.0], 6, 5),  # all are likelier: not to the end
+        ([10.0, 9.0, 9.9], 3, True),  # two that are no likelier end it
+        ([10.0, 9.0, 20.0, 19.0, 20.01], 5, True),  # one does not
+        ([10.0, 20.0, 30.0, 40.0, 50.0, 60.0], 6, False),  # all are likelier: not to the end
     ],
 )
-def test_rounds_that_make_rows_no_likelier_end_learning(values, rounds, best, monkeypatch):
+def test_rounds_that_make_rows_no_likelier_end_learning(values, rounds, ended, monkeypatch):
     monkeypatch.setattr(nearest, "_search", lambda *args: [6, 0.0, 0.0])
     monkeypatch.setattr(nearest, "_STEPS", 1)
     told, fit_evidence = [], nearest.fit_evidence
@@ -235,8 +235,8 @@ def test_rounds_that_make_rows_no_likelier_end_learning(values, rounds, best, mo
         first, near, Judges(near, False), run, 1e-4, False
     )
     assert len(told) == steps == rounds
-    np.testing.assert_array_equal(learned[0].lengthscales, told[best].params[0].lengthscales)
-    assert bool(unfinished) == (best == len(values) - 1)
+    np.testing.assert_array_equal(learned[0].lengthscales, told[-1].params[0].lengthscales)
+    assert bool(unfinished) != ended
 
 
 def test_all_rows_are_looked_through_again_when_others_may_be_nearest():

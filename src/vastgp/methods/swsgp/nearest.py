@@ -313,7 +313,7 @@ def _by_nearest_others(
         return float(run.once(f"mean square, {when}", lambda: judges.mean_square(posterior)))
 
     at_start = square(start, "start") if varies and rounds else np.inf
-    likeliest = _Likeliest()
+    seen = _Rounds()
     for number in range(rounds):
         time_for = f"time for nearest others, {number + 1}"
         if number and not run.once(time_for, has_time, is_cut=lambda more: not more):
@@ -335,40 +335,33 @@ def _by_nearest_others(
         first, steps, history = found.params, steps + found.num_iter, found.history
         ended, late = found.converged, rounds < _ROUNDS or found.message == OUT_OF_TIME
         if varies and square(first, f"{number + 1}") > _ASTRAY * at_start:
-            first, varies, ended, likeliest = start, False, False, _Likeliest()
+            first, varies, ended, seen = start, False, False, _Rounds()
             continue
-        likeliest.note(found, _TOL * evidence.num_rows)
-        if ended and found.num_iter < _STEPS // 3:
-            break
-        if likeliest.stands:
-            first, ended = likeliest.params, True
+        seen.note(found, _TOL * evidence.num_rows)
+        ended |= seen.idle
+        if seen.idle or (ended and found.num_iter < _STEPS // 3):
             break
     return first, history, steps, "" if ended else LATE if late else UNSETTLED
 
 
-class _Likeliest:
-    """The round by which rows are likeliest, and how many have come since.
+class _Rounds:
+    """How likely rows are by the likeliest round, and how many have come since.
 
-    Attributes
-    ----------
-    params : tuple of Kernel and Gaussian
-        What it ended with.
+    That round does not stand for it: among some neighbours rows are likelier by chance than among those of its kernel.
     """
 
-    params: tuple[Kernel, Gaussian]
-
     def __init__(self) -> None:
-        self._value, self._since = -np.inf, 0
+        self._most, self._since = -np.inf, 0
 
     def note(self, found: LbfgsResult, least: float) -> None:
         """Note how a round ended; it counts where it gained more than ``least`` nats."""
-        if found.value > self._value + least:
-            self._value, self.params, self._since = found.value, found.params, 0
+        if found.value > self._most + least:
+            self._most, self._since = found.value, 0
         elif found.message != OUT_OF_TIME:
             self._since += 1
 
     @property
-    def stands(self) -> bool:
+    def idle(self) -> bool:
         """Whether no other is expected to be likelier."""
         return self._since >= _IDLE
 
