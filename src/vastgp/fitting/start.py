@@ -30,8 +30,8 @@ from vastgp.linalg.cholesky import FactorizationError
 # Beyond _ALONE times _PART_ROWS random parts of so many rows are fitted, compared on all, and the best is refined on
 # all of them with at most _REFINING steps: the evidence of 1000 rows can have several optima (protein: noise variances
 # from 0.001 to 0.55 from six draws of 1000 rows; on 5000 rows all but two of them meet at 0.07 to 0.12). There are
-# three parts where rows are twice as many as a part has, and two where they are fewer; one where the second has the
-# optimum of the first, which takes this many nats for each hyperparameter at most.
+# three parts where rows are twice as many as a part has, and two where they are fewer. Where two have found the same
+# optimum, what lies between them goes on alone: each hyperparameter may differ by what is worth so many nats.
 _PART_ROWS, _ALONE, _REFINING = 1000, 1.25, 20
 _BY_CHANCE = 2.0
 # Fewer rows do not say how fast more of them resolve the function.
@@ -179,8 +179,8 @@ def _fit_parts(
         fits.append(fit(forms, X[rows], y[rows]))
         forms = [form for form in forms if form_of(form) == form_of(fits[0].params[0])]
         if len(fits) == 1:
-            first = ExactEvidence(X[rows], y[rows])
-        elif _agree(first, fits[0], fits[1]):
+            first = rows
+        elif len(fits) == 2 and _agree(ExactEvidence(X[first], y[first]), *fits):
             # each is off by chance, and both are less together
             between = jax.tree.map(
                 lambda a, b: np.sqrt(np.asarray(a) * np.asarray(b)), fits[0].params, fits[1].params
