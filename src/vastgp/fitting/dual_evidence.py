@@ -229,25 +229,25 @@ class DualEvidence(RowEvidence):
         rows = np.sort(np.random.default_rng(0).permutation(n)[: n // _SHARE])
         some = DualEvidence(self.X[rows], self.y[rows], _NEAR, len(self._padded_y))
         part = np.asfortranarray(K[np.ix_(rows, rows)])
-        sites = some._solve(part, likelihood).sites
+        found = some._solve(part, likelihood)
         moments = [
-            some._elsewhere(part, K[rows], np.diagonal(K), of_one) for of_one in _each(sites)
+            some._elsewhere(part, K[rows], np.diagonal(K), *of_one)
+            for of_one in zip(_each(found.sites), np.atleast_2d(found.mean), strict=True)
         ]
-        shape = (*np.shape(sites.linear)[:-1], n)
+        shape = (*np.shape(found.mean)[:-1], n)
         mean, variance = (np.reshape([each[k] for each in moments], shape) for k in (0, 1))
         return self._local(likelihood, mean, np.minimum(variance, _TAME))[1]
 
     def _elsewhere(
-        self, K: np.ndarray, across: np.ndarray, prior: np.ndarray, sites: Sites
+        self, K: np.ndarray, across: np.ndarray, prior: np.ndarray, sites: Sites, mean: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of one function at other rows, whose covariances with these are ``across``."""
-        linear, precision = sites
-        root = np.sqrt(precision)
-        factor = self._factor(K, root)
-        # (K + Lambda^-1)^-1 = S B^-1 S
-        alpha = linear - root * factor.solve(root * _times(K, linear))
-        H = factor.half_solve(np.asfortranarray(root[:, None] * across))
-        return across.T @ alpha, np.maximum(prior - np.einsum("ij,ij->j", H, H), 0.0)
+        """Return mean and variance of one function at other rows, ``across`` being covariances of these with them."""
+        root = np.sqrt(sites.precision)
+        H = self._factor(K, root).half_solve(np.asfortranarray(root[:, None] * across))
+        # K^-1 mean = lambda_1 - lambda_2 mean, and (K + Lambda^-1)^-1 = S B^-1 S
+        return across.T @ (sites.linear - sites.precision * mean), np.maximum(
+            prior - np.einsum("ij,ij->j", H, H), 0.0
+        )
 
     def _posterior(self, K: np.ndarray, likelihood: Likelihood, sites: Sites) -> DualPosterior:
         parts = [self._function(K, of_one) for of_one in _each(sites)]

@@ -78,11 +78,10 @@ class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
     hyperparameters : {"subset", "learn", "fixed"} or Subset, Learn or Fixed, default "subset"
         ``"subset"``: kernel and noise of highest evidence on some random rows (2000), which takes seconds: parts of
         1000 are fitted, a third one where two do not agree, and the best of them is refined on all of these rows, as
-        the evidence of 1000 rows can have several optima.
-        Where basis functions are few, they are refined by the evidence of the model with random
-        features: see `BasisEvidence`. ``"learn"`` goes on from there with all rows: block, of some hundred rows at most
-        200 steps of L-BFGS on their evidence, of more 20 steps of Adam at a rate of 0.1, each about six passes;
-        stochastic, a step of 1e-3 beside every fifth one of the weights.
+        the evidence of 1000 rows can have several optima. Where basis functions are few, they are refined by the
+        evidence of the model with random features: see `BasisEvidence`. ``"learn"`` goes on from there with all rows:
+        block, of some hundred rows at most 200 steps of L-BFGS on their evidence, of more 20 steps of Adam at a rate of
+        0.1, each about six passes; stochastic, a step of 1e-3 beside every fifth one of the weights.
         ``"fixed"``: those given, in the units of inputs and target. The objects of `vastgp.options` hold rows, steps,
         rate, ``noise_std``, and the least noise variance (1e-3 of the target's: the evidence of a smooth kernel on few
         rows can drive it so low that float32 cannot solve the system).

@@ -78,7 +78,7 @@ class BoundOfFew:
         self.sums = sums
         self._jitter = options.jitter
         self._least = max(_SITES * options.tol, _LEAST) * n
-        likelihood = _positive(params)[1]
+        likelihood = params.on_host()[1]
         self._exact, self._most = isinstance(likelihood, Gaussian), most_rate(likelihood)
 
     def __call__(self, params: Params) -> tuple[float, Params]:
@@ -205,7 +205,7 @@ def climb_bound(
 def _climbed(
     bound: BoundOfFew, start: Params, options: SVGPOptions, n: int, done: int, limit: float | None
 ) -> LbfgsResult:
-    sides = bounds_of(_positive(start), options.noise_floor)
+    sides = bounds_of(start.on_host(), options.noise_floor)
     low, high = jax.tree.map(np.log, sides)
     lower = Params(low[0], low[1], np.full_like(start.Z, -np.inf))
     upper = Params(high[0], high[1], np.full_like(start.Z, np.inf))
@@ -213,11 +213,6 @@ def _climbed(
         bound if options.move else _holding_inputs(bound), start, lower=lower, upper=upper,
         max_iter=max(options.max_steps - done, 1), tol=options.tol, scale=n, max_seconds=limit,
     )  # fmt: skip
-
-
-def _positive(params: Params) -> Any:
-    """Return kernel and likelihood in plain numbers."""
-    return jax.tree.map(np.exp, tuple(params[:2]))
 
 
 def _holding_inputs(bound: BoundOfFew) -> Any:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
 
-from vastgp._programs import program
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer, processes
 from vastgp.data.minibatch import fixed_rows
 from vastgp.fitting.dual_evidence import LEAST_PRECISION, DualEvidence
-from vastgp.likelihoods import Likelihood
 from vastgp.linalg.cholesky import FactorizationError
-from vastgp.methods.svgp.bound import Coordinates, SiteSums, row_sums, whitened_features
-from vastgp.methods.svgp.steps import Params
+from vastgp.methods.svgp.bound import Coordinates, Rows, SiteSums
+from vastgp.methods.svgp.steps import Params, sums_of_rows
 from vastgp.solvers.plan import rows_of_functions
 
 # All rows where there are no more than the first number, half of them beyond, and no more than the second. From the
@@ -34,7 +29,6 @@ def first_sums(
     standardizer: Standardizer,
     params: Params,
     here: Coordinates,
-    likelihood: Likelihood,
     seed: int,
 ) -> SiteSums:
     """Return the sums of the sites that some rows have under the process itself, of no rows where these have no bound.
@@ -47,32 +41,18 @@ def first_sums(
         In float64.
     here : Coordinates
         Those of the inducing inputs.
-    likelihood : Likelihood
-        Of ``params``.
     seed : int
     """
+    kernel, likelihood = params.on_host()
     size = min(max(rows.n // 2, _FEW), rows_of_functions(_MOST, likelihood))
     X, y = fixed_rows(rows, standardizer, seed, _FIRST, size)
-    kernel = jax.tree.map(lambda log: np.exp(np.asarray(log)), params.kernel)
-    likelihood = jax.tree.map(np.asarray, likelihood)
     sums = SiteSums.none(likelihood.num_latent, len(params.Z), np.float64)
     with contextlib.suppress(FactorizationError):
         found = DualEvidence(X, y, _NEAR).solve(kernel, likelihood)
         if np.isfinite(found.bound):
             sites = found.sites.at_least(LEAST_PRECISION, found.mean)
-            sums = _sums(params, here, X, *(np.atleast_2d(part) for part in sites))
+            linear, precision = (np.atleast_2d(part) for part in sites)
+            sums = sums_of_rows(params, here, (linear, precision), Rows(X, y, np.ones(len(y))))
     # several processes have computed the same, but for rounding
     told: SiteSums = processes.of_first(sums)
     return told
-
-
-@program
-def _sums(
-    params: Params,
-    here: Coordinates,
-    X: Float[Array, "n d"],
-    linear: Float[Array, "c n"],
-    precision: Float[Array, "c n"],
-) -> Any:
-    kernel, _ = params.positive()
-    return row_sums(whitened_features(kernel, params.Z, here.inverse, X), linear, precision)

@@ -233,8 +233,7 @@ def run_passes(
         passes = _Passes(rows, standardizer, params, options, _FINER * options.tol * rows.n)
         if not (isinstance(passes.likelihood, Gaussian) or np.any(np.asarray(sums.linear))):
             # of no rows, as no steps came before
-            given = rows, standardizer, params, passes.here, passes.likelihood
-            sums = first_sums(*given, run.seed)
+            sums = first_sums(rows, standardizer, params, passes.here, run.seed)
         state, end = run.steps(
             "passes over all rows",
             passes.chunk,
@@ -291,5 +290,5 @@ def finish(
     """Return what was found, in float64."""
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (params, sums))
     params, sums = wide
-    kernel, likelihood = jax.tree.map(np.exp, (params.kernel, params.likelihood))
+    kernel, likelihood = params.on_host()
     return SVGPFit(kernel, likelihood, params.Z, sums, float(bound), loop, damped, passes, jitter)

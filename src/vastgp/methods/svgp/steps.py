@@ -48,6 +48,10 @@ class Params(NamedTuple):
         """Return kernel and likelihood."""
         return jax.tree.map(jnp.exp, (self.kernel, self.likelihood))
 
+    def on_host(self) -> tuple[Kernel, Likelihood]:
+        """Return kernel and likelihood in NumPy's numbers: outside of a program each would be one."""
+        return jax.tree.map(lambda log: np.exp(np.asarray(log)), (self.kernel, self.likelihood))
+
     def coordinates(self, jitter: Any) -> Coordinates:
         """Return the whitened coordinates here."""
         return coordinates(self.positive()[0], self.Z, jitter)
