@@ -22,6 +22,7 @@ from vastgp.methods.direct.network_polynomial import (
     network_statistics,
     network_terms,
     network_value_and_slope,
+    single_offers,
 )
 from vastgp.methods.direct.network_posterior import DiscreteNetworkPosterior
 from vastgp.methods.direct.network_start import descend
@@ -57,14 +58,14 @@ def case(request):
     return d, hidden, X, y, terms, model, logits
 
 
-def bound_of(terms, model, X, y):
+def bound_of(terms, model, X, y, function=network_value_and_slope):
     products = network_products(terms)
     psi = terms.input_features(X)
     statistics = network_statistics(terms, products, len(y), y @ y, psi.T @ y, psi.T @ psi)
     tables = (terms.factors, terms.powers, products.factors, products.powers)
     tables = tuple(jnp.asarray(table) for table in tables)
     order = int(products.powers.max())
-    return lambda logits: network_value_and_slope(logits, model, statistics, tables, order=order)
+    return lambda logits: function(logits, model, statistics, tables, order=order)
 
 
 def test_the_bound_is_the_sum_over_all_hypotheses(case):
@@ -93,6 +94,38 @@ def test_the_bound_is_the_sum_over_all_hypotheses(case):
         for g, d in zip(jax.tree.leaves(slope), jax.tree.leaves(direction), strict=True)
     )
     assert along == pytest.approx(measured, rel=1e-6)
+
+
+def test_single_offers_gain_what_they_say_and_nothing_gains_more(case):
+    """Of each weight, and of the noise: the bound with its offer, and with random other distributions."""
+    *_, X, y, terms, model, logits = case
+    rng = np.random.default_rng(3)
+    # one weight is certain: no slope by its logits, yet more to gain than by any other
+    logits.weights[0, 0] = np.where(np.arange(model.values.shape[1]) == 0, 0.0, -1000.0)
+
+    def alone(j, weight, noise):
+        if j == len(model.values):
+            return logits._replace(noise=noise)
+        weights = np.array(logits.weights)
+        weights[0, j] = weight
+        return logits._replace(weights=weights)
+
+    with precision("float64"):
+        bound = bound_of(terms, model, X, y)
+        offers, gains = jax.tree.map(
+            np.asarray, bound_of(terms, model, X, y, single_offers)(logits)
+        )
+        before, slope = bound(logits)
+        for j, gain in enumerate(gains):
+            own = offers.weights[0, min(j, len(model.values) - 1)]
+            taken = float(bound(alone(j, own, offers.noise))[0])
+            assert taken - float(before) == pytest.approx(gain, abs=1e-10)
+            for _ in range(5):
+                other = alone(
+                    j, own + rng.normal(size=own.shape), offers.noise + rng.normal(size=2)
+                )
+                assert float(bound(other)[0]) <= taken + 1e-10
+    assert gains[0] > 1e-3 and np.abs(slope.weights[0, 0]).max() < 1e-12
 
 
 def test_predictive_moments_are_those_of_all_hypotheses(case):

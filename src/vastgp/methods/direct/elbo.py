@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vastgp.methods.direct.model import (
+    LEAST_LOGIT,
     DiscreteLogits,
     DiscreteModel,
     DiscretePrior,
@@ -23,9 +24,6 @@ from vastgp.methods.direct.model import (
     spacing_density,
     values_and_prior,
 )
-
-# Values that are all but impossible keep this log probability beside the likeliest: their slope does not vanish.
-LEAST_LOGIT = -40.0
 
 
 def expected_square(

@@ -21,6 +21,8 @@ from vastgp._programs import program
 # Learned spacings: the least value that is not zero comes to at most so many standard deviations of the prior, whose
 # mass beyond is 1e-8 then; logarithms of factors may always rise by a little, and fall by so much.
 _FARTHEST, _LEAST_ROOM, _MOST_FALL = 6.0, 0.7, 12.0
+# Values that are all but impossible keep this log probability beside the likeliest: their slope does not vanish.
+LEAST_LOGIT = -40.0
 # Standard deviation of the logarithms of learned spacings beforehand. Without one, spacings are as many hyperparameters
 # as there are weights: with more of these than rows they explain the noise (30 rows, 200 weights: NLPD 1.5, 0.6 with it
 # and without learning). A half or a quarter learn little where rows are many (36,000 of kin40k).

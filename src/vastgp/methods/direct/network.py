@@ -67,7 +67,8 @@ class DirectNetworkRegressor(BaseGPRegressor):
     max_iter : int, default 500
         Most iterations of each start.
     tol : float, default 1e-6
-        Converged when twenty iterations raise the bound by less than so many nats per row each.
+        Converged when twenty iterations raise the bound by less than so many nats per row each, and no other
+        distribution of a single weight, or of the noise, raises it by as much.
     max_seconds : float, optional
         Wall-clock budget of ``fit``.
     checkpoint : path or SaveTo, optional

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations_with_replacement
 from math import comb
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from vastgp.methods.direct.model import DiscreteLogits, DiscreteModel
+from vastgp.methods.direct.model import LEAST_LOGIT, DiscreteLogits, DiscreteModel
 
 # ((index, power), ...) in the order of the indices: what is not named has power zero.
 Monomial = tuple[tuple[int, int], ...]
@@ -282,16 +283,9 @@ def network_elbo(
     order : int
         Highest power of a weight in a product.
     """
-    factors, powers, product_factors, product_powers = tables
     log_q = jax.nn.log_softmax(logits.weights[0])
     q = jnp.exp(log_q)
-    moments = raw_moments(q, model.values, order)
-    # (E.8): y^T y - 2 sum_j p_j E[m_j] + sum_jk v_jk E[m_j m_k]
-    square = (
-        statistics.square
-        - 2.0 * statistics.target @ expected_monomials(moments, factors, powers)
-        + statistics.products @ expected_monomials(moments, product_factors, product_powers)
-    )
+    square = _expected_square(q, model, statistics, tables, order)
     log_noise_q = jax.nn.log_softmax(logits.noise)
     noise_q = jnp.exp(log_noise_q)
     log_mass = jnp.broadcast_to(model.prior.log_mass[0], log_q.shape)
@@ -303,4 +297,64 @@ def network_elbo(
     )
 
 
+def _expected_square(
+    q: Float[Any, "b k"],
+    model: DiscreteModel,
+    statistics: NetworkStatistics,
+    tables: tuple[Any, Any, Any, Any],
+    order: int,
+) -> Float[Array, ""]:
+    """(E.8): y^T y - 2 sum_j p_j E[m_j] + sum_jk v_jk E[m_j m_k]."""
+    factors, powers, product_factors, product_powers = tables
+    moments = raw_moments(q, model.values, order)
+    return (
+        statistics.square
+        - 2.0 * statistics.target @ expected_monomials(moments, factors, powers)
+        + statistics.products @ expected_monomials(moments, product_factors, product_powers)
+    )
+
+
 network_value_and_slope = jax.jit(jax.value_and_grad(network_elbo), static_argnames="order")
+
+
+@partial(jax.jit, static_argnames="order")
+def single_offers(
+    logits: DiscreteLogits,
+    model: DiscreteModel,
+    statistics: NetworkStatistics,
+    tables: tuple[Any, Any, Any, Any],
+    order: int,
+) -> tuple[DiscreteLogits, Float[Array, " c"]]:
+    """Return for each weight, and for the noise, what it would best be if all others stayed, and what that gains.
+
+    The bound but for its entropies is linear in the probabilities ``q_j`` of each weight, so that ``g_j``, its slope by
+    them, makes the best ones, ``q* ~ exp(g_j)``. They gain ``KL(q_j || q*)`` nats: also where a value has all but no
+    probability, of which the slope by logits tells nothing.
+
+    Returns
+    -------
+    offers : DiscreteLogits
+    gains : Array of shape (b + 1,)
+        The last one is the noise's.
+    """
+    log_q = jax.nn.log_softmax(logits.weights[0])
+    log_noise_q = jax.nn.log_softmax(logits.noise)
+    precision = jnp.exp(log_noise_q) @ (1.0 / model.noise)
+    square, slope = jax.value_and_grad(_expected_square)(
+        jnp.exp(log_q), model, statistics, tables, order
+    )
+    best = jax.nn.log_softmax(model.prior.log_mass[0] - 0.5 * precision * slope)
+    of_noise = jax.nn.log_softmax(
+        model.log_noise_prior
+        - 0.5 * statistics.count * jnp.log(2.0 * jnp.pi * model.noise)
+        - 0.5 * square / model.noise
+    )
+    gains = jnp.sum(jnp.exp(log_q) * (log_q - best), axis=1)
+    gain_of_noise = jnp.sum(jnp.exp(log_noise_q) * (log_noise_q - of_noise))
+    offers = logits._replace(weights=_with_slopes(best)[None], noise=_with_slopes(of_noise))
+    return offers, jnp.append(gains, gain_of_noise)
+
+
+def _with_slopes(log_q: Any) -> Array:
+    """Return logits of probabilities, none of them so small that its slope vanishes."""
+    return jnp.maximum(log_q - jnp.max(log_q, axis=-1, keepdims=True), LEAST_LOGIT)

@@ -1,10 +1,10 @@
-"""How the bound of a network is maximised: by L-BFGS from several hypotheses."""
+"""How the bound of a network is maximised: by L-BFGS and by single weights, from several hypotheses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,14 @@ import numpy as np
 
 from vastgp._precision import precision
 from vastgp.fitting.clock import now
-from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise_real
+from vastgp.fitting.evaluations import Evaluations
+from vastgp.fitting.history import History
+from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise_real, ravel
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.methods.direct.model import (
+    LEAST_LOGIT,
     DiscreteLogits,
     DiscretePrior,
     QuadraticLikelihood,
@@ -27,6 +30,7 @@ from vastgp.methods.direct.network_polynomial import (
     NetworkTerms,
     network_statistics,
     network_value_and_slope,
+    single_offers,
 )
 from vastgp.methods.direct.network_start import descend
 
@@ -34,8 +38,8 @@ _NOISE_VALUES, _MOST_NOISE = 15, 2.0
 # Starts are this wide around their hypothesis, in spacings of the values: a weight that is certain has no slope. The
 # log probability of a noise variance falls so fast with the distance from the one that the hypothesis leaves.
 _WIDTH, _NOISE_SLOPE = 0.7, 4.0
-# Values that are all but impossible keep this log probability beside the likeliest.
-_LEAST_LOGIT = -40.0
+# Single weights that take a better distribution between two climbs by L-BFGS, at most, for each weight.
+_OFFERS = 2
 # Of what is left of a budget: hypotheses, the rest being for the bound.
 _DESCENT = 0.3
 
@@ -89,19 +93,60 @@ def climb(
         return [part[: plan.restarts] for part in found]
 
     codes, variances = run.once("hypotheses", begin)
-    with precision("float64"):
-        objective = _objective(plan, sums)
+    bound = _Bound(plan, sums)
     ends: list[LbfgsResult] = []
     for number, (hypothesis, variance) in enumerate(zip(codes, variances, strict=True)):
-        with precision("float64"):
-            ends.append(
-                maximise_real(
-                    objective, _around(plan, log_mass, hypothesis, variance), max_iter=plan.max_iter,
-                    tol=plan.tol, scale=sums.num_rows, record=run.evaluations(f"start {number}"),
-                )
-            )  # fmt: skip
+        start = _around(plan, log_mass, hypothesis, variance)
+        ends.append(_to_rest(plan, bound, start, run.evaluations(f"start {number}")))
         best, last = best_of(ends), len(ends) == len(codes)
         yield best, best.message if last else OUT_OF_TIME, best.converged and last
+
+
+def _to_rest(
+    plan: NetworkPlan, bound: _Bound, start: DiscreteLogits, record: Evaluations
+) -> LbfgsResult:
+    """Climb by L-BFGS until no single weight has a better distribution either.
+
+    Where a value has lost all its probability its logit has no slope, and twenty iterations gain little: of 100 rows
+    0.14 nats were left in a single weight, and a hundred iterations later 0.03 in all had been gained.
+    """
+    point, climbs, gained = start, [], np.inf
+    least, left = plan.tol * bound.rows, plan.max_iter
+    while gained >= least and left > 0:
+        with precision("float64"):
+            found = maximise_real(
+                bound.value_and_slope, point, max_iter=left, tol=plan.tol, scale=bound.rows, record=record
+            )  # fmt: skip
+        climbs.append(found)
+        left -= max(found.num_iter, 1)
+        if not found.converged:
+            break
+        point, gained = _take_offers(bound, found.params, least, record)
+    return _in_a_row(climbs, record)
+
+
+def _take_offers(
+    bound: _Bound, point: DiscreteLogits, least: float, record: Evaluations
+) -> tuple[DiscreteLogits, float]:
+    """Let weights, and the noise, take what is best for each alone, the one that gains most first; return the gain."""
+    gained = 0.0
+    for _ in range(_OFFERS * len(point.weights[0])):
+        flat, rebuild = ravel(point)
+        most, offers = record(flat, partial(bound.best_offer, point))
+        if most < least or (record.max_seconds is not None and record.seconds > record.max_seconds):
+            break
+        point, gained = rebuild(offers), gained + most
+    return point, gained
+
+
+def _in_a_row(climbs: list[LbfgsResult], record: Evaluations) -> LbfgsResult:
+    """Return several climbs, each from where the one before ended, as one."""
+    history = History()
+    for climb_ in climbs:
+        for seconds, value in zip(climb_.history.seconds, climb_.history.objective, strict=True):
+            history.append(len(history) + 1, seconds, {"objective": value})
+    record.end(history)
+    return replace(climbs[-1], num_iter=sum(c.num_iter for c in climbs), history=history)
 
 
 def _around(
@@ -111,30 +156,48 @@ def _around(
     values = plan.values
     spacing = np.ptp(values, axis=1, keepdims=True) / (values.shape[1] - 1)
     away = (values - values[np.arange(len(values)), hypothesis][:, None]) / spacing
-    near = np.maximum(log_mass - 0.5 * (away / _WIDTH) ** 2, _LEAST_LOGIT)
+    near = np.maximum(log_mass - 0.5 * (away / _WIDTH) ** 2, LEAST_LOGIT)
     slope = -_NOISE_SLOPE * np.abs(np.log(plan.noise / variance))
     return DiscreteLogits(near[None], np.zeros(1), slope)
 
 
-def _objective(plan: NetworkPlan, sums: SufficientStatistics) -> Any:
-    """Return the bound and its slope as a function of the logits."""
-    size, terms, products = len(plan.values), plan.terms, plan.products
-    empty = QuadraticLikelihood(0.0, 0.0, np.zeros(size), np.zeros((size, size)))
-    model = discrete_model(empty, plan.values, plan.prior, plan.noise)
-    statistics = jax.tree.map(
-        jnp.asarray,
-        network_statistics(terms, products, sums.num_rows, sums.square, sums.target, sums.gram),
-    )
-    tables = tuple(
-        jnp.asarray(table)
-        for table in (terms.factors, terms.powers, products.factors, products.powers)
-    )
-    order = int(products.powers.max())
+class _Bound:
+    """The bound of a network as a function of the logits."""
 
-    def objective(point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
-        value, slope = network_value_and_slope(
-            jax.tree.map(jnp.asarray, point), model, statistics, tables, order=order
+    def __init__(self, plan: NetworkPlan, sums: SufficientStatistics) -> None:
+        size, terms, products = len(plan.values), plan.terms, plan.products
+        empty = QuadraticLikelihood(0.0, 0.0, np.zeros(size), np.zeros((size, size)))
+        with precision("float64"):
+            model = discrete_model(empty, plan.values, plan.prior, plan.noise)
+            statistics = jax.tree.map(
+                jnp.asarray,
+                network_statistics(
+                    terms, products, sums.num_rows, sums.square, sums.target, sums.gram
+                ),
+            )
+        tables = tuple(
+            jnp.asarray(table)
+            for table in (terms.factors, terms.powers, products.factors, products.powers)
         )
+        self.rows = sums.num_rows
+        self._given = model, statistics, tables, int(products.powers.max())
+
+    def value_and_slope(self, point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
+        """Return the bound and its slope by the logits."""
+        value, slope = network_value_and_slope(jax.tree.map(jnp.asarray, point), *self._given)
         return float(value), slope
 
-    return objective
+    def best_offer(self, point: DiscreteLogits) -> tuple[float, np.ndarray]:
+        """Return what the weight that gains most gains if it alone changes, and the logits then, as one vector."""
+        with precision("float64"):
+            offers, gains = jax.tree.map(
+                np.asarray, single_offers(jax.tree.map(jnp.asarray, point), *self._given)
+            )
+        best = int(np.argmax(gains))
+        if best == len(gains) - 1:
+            taken = point._replace(noise=offers.noise)
+        else:
+            weights = np.array(point.weights)
+            weights[0, best] = offers.weights[0, best]
+            taken = point._replace(weights=weights)
+        return float(gains[best]), ravel(taken)[0]

@@ -26,12 +26,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.methods.direct.elbo import (
-    LEAST_LOGIT,
     best_noise,
     mean_field_elbo,
     shares_of_parts,
 )
 from vastgp.methods.direct.model import (
+    LEAST_LOGIT,
     DiscreteLogits,
     DiscreteModel,
     DiscretePrior,

@@ -26,12 +26,12 @@ from vastgp.fitting.loop import Stop
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.run import Run
 from vastgp.methods.direct.elbo import (
-    LEAST_LOGIT,
     bound_and_slope,
     sampled_value_and_slope,
     value_and_slope,
 )
 from vastgp.methods.direct.model import (
+    LEAST_LOGIT,
     DiscreteLogits,
     DiscreteModel,
 )
