@@ -63,26 +63,37 @@ class NearMaximum:
 
 
 class SmallGains:
-    """Twenty iterations in a row gained less than ``tol`` of ``max(|objective|, scale)`` each, on average."""
+    """Twenty iterations gained less than ``tol`` of ``max(|objective|, scale)`` each, and no more is left to gain.
+
+    What is left is half the square of the Newton decrement. Where no step gains anything, that alone is asked.
+    """
 
     def __init__(self, tol: float, scale: float) -> None:
         self._tol, self._scale = tol, scale
+        self._decrement = NewtonDecrement(np.empty((0, 2)))
 
     def begins(self, point: np.ndarray, slope: np.ndarray) -> None:
-        """Nothing is noted."""
+        """Note where the climb begins."""
+        self._decrement = NewtonDecrement(np.tile([-np.inf, np.inf], (len(point), 1)))
+        self._decrement.note(point, slope)
 
     def settled(self, point: np.ndarray, slope: np.ndarray, history: History) -> str | None:
         """Return why it has converged, if so."""
-        del point, slope
-        least = _PATIENCE * self._tol
-        if gain_of_last(history, _PATIENCE) < least * max(abs(history.objective[-1]), self._scale):
-            return f"converged: {_PATIENCE} iterations gained less than tol"
+        self._decrement.note(point, slope)
+        relative = max(abs(history.objective[-1]) / self._scale, 1.0)
+        gained = gain_of_last(history, _PATIENCE) / self._scale
+        if gained < _PATIENCE * self._tol * relative and self._leaves_little(relative):
+            return f"converged: {_PATIENCE} iterations gained less than tol, and no more is left"
         return None
 
     def ended(self, success: bool, status: int, message: str) -> tuple[bool, str]:
-        """Return how L-BFGS ended."""
-        del status
+        """Return whether it has converged, and why."""
+        if status == _NO_STEP and self._leaves_little(1.0):
+            return True, "converged: less than tol is left to gain, and rounding hides the rest"
         return success, message
+
+    def _leaves_little(self, relative: float) -> bool:
+        return 0.5 * self._decrement.value() ** 2 <= self._tol * relative
 
 
 class Level:

@@ -133,7 +133,8 @@ def maximise_real(
         As in `maximise`.
     tol : float
         Converged when twenty iterations in a row gain less than ``tol`` of ``max(|objective|, scale)`` each, on
-        average. Single derivatives say little where there are very many parameters, and are not looked at.
+        average, and half the square of the Newton decrement (see `maximise`) is no more; where no step gains anything,
+        that alone. Single derivatives say little where there are very many parameters, and are not looked at.
     """
     flat, rebuild = ravel(start)
     found = _climb(

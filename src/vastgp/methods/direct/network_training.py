@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vastgp._precision import precision
+from vastgp.data.processes import from_first
 from vastgp.fitting.clock import now
 from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
@@ -133,20 +134,22 @@ def _take_offers(
     for _ in range(_OFFERS * len(point.weights[0])):
         flat, rebuild = ravel(point)
         most, offers = record(flat, partial(bound.best_offer, point))
-        if most < least or (record.max_seconds is not None and record.seconds > record.max_seconds):
+        if most < least:
             break
         point, gained = rebuild(offers), gained + most
+        if record.max_seconds is not None and record.seconds > record.max_seconds:
+            break
     return point, gained
 
 
 def _in_a_row(climbs: list[LbfgsResult], record: Evaluations) -> LbfgsResult:
     """Return several climbs, each from where the one before ended, as one."""
     history = History()
-    for climb_ in climbs:
-        for seconds, value in zip(climb_.history.seconds, climb_.history.objective, strict=True):
+    for found in [climb for climb in climbs if climb.num_iter] or climbs[-1:]:
+        for seconds, value in zip(found.history.seconds, found.history.objective, strict=True):
             history.append(len(history) + 1, seconds, {"objective": value})
     record.end(history)
-    return replace(climbs[-1], num_iter=sum(c.num_iter for c in climbs), history=history)
+    return replace(climbs[-1], num_iter=sum(found.num_iter for found in climbs), history=history)
 
 
 def _around(
@@ -200,4 +203,5 @@ class _Bound:
             weights = np.array(point.weights)
             weights[0, best] = offers.weights[0, best]
             taken = point._replace(weights=weights)
-        return float(gains[best]), ravel(taken)[0]
+        told = from_first(np.append(ravel(taken)[0], gains[best]))
+        return float(told[-1]), told[:-1]
