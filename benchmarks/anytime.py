@@ -28,7 +28,9 @@ _EXACT_ROWS, _NETWORK_INPUTS = 60_000, 28
 
 
 def suited(table: Drawn) -> list[str]:
-    """Return the estimators that take a table's kind of target."""
+    """Return the estimators that take a table's kind of target; none where it has a single class."""
+    if table.classes and len(np.unique(table.y)) < 2:
+        return []
     ending = "Classifier" if table.classes else "Regressor"
     found = [each for each in ESTIMATORS | FRONT_DOOR if each.endswith(ending)]
     n, d = table.X.shape

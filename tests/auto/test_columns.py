@@ -151,6 +151,19 @@ def test_long_tails_are_drawn_in():
         assert (_one(near)[-1, 0] != near[-1]) == squashed
 
 
+def test_what_differs_by_rounding_sets_no_scale():
+    rng = np.random.default_rng(0)
+    almost = 2.5 + 1e-8 * rng.normal(size=75)
+    for rest in (rng.uniform(0.0, 1.0, 25), 0.3 + 1e-8 * rng.normal(size=25)):
+        two_places = np.append(almost, rest)
+        np.testing.assert_array_equal(_one(two_places)[:, 0], two_places)
+    # what all of the others have stands for a gap; and a few of them, whatever they are, are outliers
+    measured = rng.normal(size=195)
+    for others in (np.full(5, -9.9e36), np.array([1e9]), np.array([-1e300, 1e300])):
+        assert np.abs(_one(np.append(measured, others))[:195, 0]).max() > 1.0
+        assert np.abs(_one(np.append(measured, others))[:, 0]).max() < 1000.0
+
+
 def test_a_constant_with_gaps_is_its_gaps():
     np.testing.assert_array_equal(_one([3.0, np.nan, 3.0])[:, 0], [0, 1, 0])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from promises import no_strange_warnings
-from vastgp import RBF, GPClassifier, GPRegressor, SWSGPRegressor
+from vastgp import RBF, ExactGPRegressor, GPClassifier, GPRegressor, SWSGPRegressor
 from vastgp.auto import base, candidates, finish, race
 from vastgp.auto.budget import dealt
 from vastgp.auto.calibration import PSEUDO_ROWS, fit_calibration
@@ -549,10 +549,27 @@ def test_a_last_fit_goes_on_from_the_race_where_it_learns_by_another_measure():
     np.testing.assert_allclose(float(first.likelihood.noise_variance), noise)
 
 
+@pytest.mark.parametrize("answer", ["own", "average", "linear"])
+def test_a_fit_to_all_rows_begins_with_the_kernel_of_a_process_alone(answer):
+    """The prior of an average holds that of lines too: learned as one process' it was sure of what was open."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    function = {
+        "own": np.sin(3.0 * X[:, 0]),
+        "average": 0.25 * X[:, 1] ** 2,
+        "linear": 3.0 * X[:, 0],
+    }
+    model = ExactGPRegressor().fit(X, function[answer] + 0.3 * rng.normal(size=60))
+    assert model.answer_ == answer
+    candidate = candidates.regressors(60, 3, tied=False, counts=False, likelihood="auto")[0]
+    kernel = finish._kernel_of(Ran(candidate, Own(), Entry("exact", "own", 60, 1.0), None, model))
+    assert (kernel is None) == (answer != "own")
+
+
 @pytest.mark.parametrize(
     ("n", "left", "races"),
     [
-        (200, 4.9, False), (200, 5.1, True), (1000, 7.9, False), (1000, 8.1, True),
+        (200, 2.9, False), (200, 3.1, True), (500, 3.9, False), (500, 4.1, True), (1000, 7.9, False), (1000, 8.1, True),
         (3000, 11.9, False), (3000, 12.1, True), (3001, 27.9, False), (3001, 28.1, True),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from vastgp.auto.candidates import SECONDS_OF_MANY, Candidate
 RACE, _RACE_OF_FEW, _FEW_ROWS = 0.5, 0.65, 1500
 # With less time than this no models are compared: one runs, and is calibrated on rows kept out of it. Of few rows so
 # much less as they are fewer.
-_SECONDS_OF_A_RACE, _AT_LEAST = 12.0, 5.0
+_SECONDS_OF_A_RACE, _AT_LEAST = 12.0, 3.0
 # Of many rows not with less than so many times what a candidate needs, which two in the race would have half of: one
 # that has all of the time is better.
 _NEEDS_OF_A_LARGE_RACE = 4.0

@@ -20,6 +20,8 @@ from vastgp.auto.trees import WHOLE, Grove, process_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.estimators.judging import OWN
+from vastgp.estimators.race import AVERAGE
+from vastgp.estimators.simple_answers import LINEAR
 from vastgp.fitting.run import First
 
 # The winner is fitted again, to all rows, where there is this share of the time that it took before.
@@ -167,8 +169,12 @@ def _go_on(model: Any, ran: Ran | None) -> None:
 
 
 def _kernel_of(ran: Ran | None) -> Any:
-    """Return where a search begins again, in standardised units; None where the race found nothing of its own."""
-    if ran is None or ran.model is None or ran.model.answer_ == "linear":
+    """Return where a search begins again, in standardised units; None where the race found nothing of its own.
+
+    The kernel of an average is its prior, lines and process together: learned as the kernel of one process it was sure
+    of 182 rows whose average was not (NLPD of new ones 1.63, of the average 1.40; intervals held 84 and 96 %).
+    """
+    if ran is None or ran.model is None or ran.model.answer_ in (LINEAR, AVERAGE):
         return None
     kernel = ran.model.kernel_
     if kernel is None:

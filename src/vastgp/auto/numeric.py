@@ -21,6 +21,10 @@ from vastgp.auto.written import unit_of
 _SAMPLED_ROWS = 100_000
 # A column is squashed when a value is farther from the median than so many interquartile ranges.
 _LONG_TAIL = 10.0
+# Where half of the values lie within a millionth of the distance that two in a hundred others have, they differ by
+# rounding, and tell no scale: of 48 rows at two places, three quarters of them at one of these to seven digits, all
+# other places were drawn in to be one (NLPD of new rows 7.4, intervals held 21 %; as they are 3.4).
+_SAME, _ELSEWHERE = 1e-6, 0.98
 # Levels of an order in words.
 _SHOWN = 6
 
@@ -127,6 +131,7 @@ class NumberFacts:
         long = squash and self.form != "booleans" and not self.order
         # of numbers near the largest that a float holds, the spread itself overflows
         long = long and 0 < spread < np.inf and farthest > _LONG_TAIL * spread
+        long = long and not _is_rounding(spread, values, median)
         return NumberEncoding(
             self.form,
             median,
@@ -137,6 +142,17 @@ class NumberFacts:
             high=self.high,
             order=self.order,
         )
+
+
+def _is_rounding(spread: float, values: np.ndarray, median: float) -> bool:
+    """Whether what half of the values differ by is as good as nothing beside how far others are.
+
+    What all of these have is a number that stands for a gap, and tells no scale either.
+    """
+    away = np.abs(values - median)
+    far = float(np.quantile(away, _ELSEWHERE, method="lower"))
+    there = values[away > 0.5 * far]
+    return spread <= _SAME * far and bool(np.any(there != there[:1]))
 
 
 def _refuse_infinite(data: np.ndarray, values: Values) -> None:
