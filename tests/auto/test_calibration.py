@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,12 @@ def test_scale_recovers_a_known_factor():
 def test_scale_of_few_rows_is_drawn_to_one_by_its_ten_rows():
     z = np.array([3.0, -3.0])
     assert fit_calibration(z, "scale").factor == pytest.approx(np.sqrt((18 + 10) / 12))
+    # widened alike, whatever the rows that were not held out; narrowed against what these have said, 200 at most
+    of_two = Places(np.arange(len(z)), others=150)
+    assert fit_calibration(z, "scale", 0, of_two).factor == pytest.approx(np.sqrt((18 + 10) / 12))
+    for others, imagined in ((150, 160.0), (5000, 210.0)):
+        found = fit_calibration(z / 10.0, "scale", 0, replace(of_two, others=others))
+        assert found.factor == pytest.approx(np.sqrt((0.18 + imagined) / (len(z) + imagined)))
     assert of_pit(np.array([]), "scale") == Identity()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,11 @@ class Track:
     @property
     def places(self) -> Places:
         """Which held-out rows are of one place, in the order of the folds."""
-        return Places.of(self.groups, self.order, self.design)
+        found = Places.of(self.groups, self.order, self.design)
+        if not self.folds:
+            return found
+        rows = np.concatenate([self.folds[0].training, self.folds[0].held_out])
+        return replace(found, others=Places.of(self.groups, rows).count - found.count)
 
 
 @dataclass(frozen=True)

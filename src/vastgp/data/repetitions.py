@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,10 +56,13 @@ class Places:
         The number of each row's place, from zero on without gaps.
     design : bool, default False
         Whether all rows are of the few places of a design: what is said of some tells nothing of other places.
+    others : int, default 0
+        How many rows more there are, of which nothing is said.
     """
 
     of_row: np.ndarray
     design: bool = False
+    others: int = 0
 
     @classmethod
     def of(cls, groups: np.ndarray | None, rows: np.ndarray, design: bool = False) -> Places:
@@ -103,7 +106,8 @@ class Places:
 
     def some(self, rows: np.ndarray) -> Places:
         """Return the places of some rows, a mask or their numbers."""
-        return Places.of(self.of_row, np.arange(len(self.of_row))[rows], self.design)
+        found = Places.of(self.of_row, np.arange(len(self.of_row))[rows], self.design)
+        return replace(found, others=self.others)
 
     def _mean(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.of_row, values) / np.bincount(self.of_row)

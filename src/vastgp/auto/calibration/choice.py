@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def fit_calibration(
     places : Places, optional
         Which rows are of one place: they count as one, and are left out together. Where all are of the few places of a
         design, or are a few paths of forecasts, there is no map, and nothing is narrowed: they tell nothing of others.
+        Rows that were not held out, ``others``, have said what deviations are, too, and resist where these narrow them.
 
     Returns
     -------
@@ -78,9 +80,13 @@ def fit_calibration(
     if method is None or len(z) == 0:
         return Identity()
     places = places or Places(np.arange(len(z)))
-    kinds: dict[str, Any] = {"scale": Scale, "isotonic": Isotonic, "conformal": Conformal}
+    kinds: dict[str, Any] = {
+        "scale": partial(Scale.fit, others=places.others),
+        "isotonic": partial(Isotonic.fit, others=places.others),
+        "conformal": Conformal.fit,
+    }
     if method != "auto":
-        return kinds[method].fit(z, places.shares())
+        return kinds[method](z, places.shares())
     best: Calibration = Identity()
     if places.count < _FEWEST:
         return best
@@ -88,7 +94,7 @@ def fit_calibration(
     # a map of levels that few places or paths tell shifts the others by what is theirs
     for name in ("scale",) if places.design else ("scale", "isotonic"):
         gain = places.means(_left_out_gain(kinds[name], z, seed, places))
-        found = kinds[name].fit(z, places.shares())
+        found = kinds[name](z, places.shares())
         if exceeds(gain - score) and not (places.design and found.std_factor < 1.0):
             best, score = found, gain
     return best
@@ -104,11 +110,11 @@ def folds(places: Places, seed: int) -> np.ndarray:
     return (np.random.default_rng(seed).permutation(places.count) % _FOLDS)[places.of_row]
 
 
-def _left_out_gain(kind: Any, z: np.ndarray, seed: int, places: Places) -> np.ndarray:
+def _left_out_gain(fit: Any, z: np.ndarray, seed: int, places: Places) -> np.ndarray:
     """The log density that each row gains by a calibration fitted to the other folds."""
     part, gain, share = folds(places, seed), np.empty(len(z)), places.shares()
     for k in range(_FOLDS):
         here = part == k
-        kept = kind.fit(z[~here], None if share is None else share[~here])
+        kept = fit(z[~here], None if share is None else share[~here])
         gain[here] = kept.log_density_change(z[here])
     return gain

@@ -19,6 +19,10 @@ _MOST = 1.0 - 2.0**-53  # the number before one
 # prior spread of 1 / sqrt(2 x 10) = 22 %, which is about how far stated deviations of fitted models are off; ten real
 # rows count as much as it, and five hundred leave 2 % of it.
 PSEUDO_ROWS = 10.0
+# Rows of the fit that are not held out tell of deviations, too: that many more are imagined, at most, where they are to
+# be narrowed. Of 380 rows with outliers the 100 that were held out had none, and said that six tenths of what all rows
+# had taught were enough (NLPD of new rows -0.9, as stated -1.8). Of two thousand held out this is a tenth.
+_MOST_OTHERS = 200.0
 # Of these as many beyond each end knot of the empirical map, for the slope of the tail.
 _PSEUDO_TAIL = 5.0
 _LEAST_KNOTS, _MOST_KNOTS = 3, 19
@@ -136,7 +140,7 @@ class Scale(Calibration):
     name: ClassVar[str] = "scale"
 
     @classmethod
-    def fit(cls, z: np.ndarray, share: np.ndarray | None = None) -> Scale:
+    def fit(cls, z: np.ndarray, share: np.ndarray | None = None, others: int = 0) -> Scale:
         """Return the scale of largest held-out density, with `PSEUDO_ROWS` rows of factor 1 beside the real ones.
 
         Parameters
@@ -144,11 +148,14 @@ class Scale(Calibration):
         z : ndarray of shape (n,)
         share : ndarray of shape (n,), optional
             As how many rows each counts; None: one each.
+        others : int, default 0
+            How many rows were not held out.
         """
         share = np.ones(len(z)) if share is None else share
         # sum_i log N(z_i; 0, s^2) is largest at s^2 = mean z^2
-        squares = (np.sum(share * z**2) + PSEUDO_ROWS) / (np.sum(share) + PSEUDO_ROWS)
-        return cls(float(np.sqrt(squares)))
+        total, count = np.sum(share * z**2), np.sum(share)
+        imagined = _imagined(total < count, others)
+        return cls(float(np.sqrt((total + imagined) / (count + imagined))))
 
     def scores(self, z: Any) -> Any:
         """Return ``z / s``."""
@@ -185,12 +192,12 @@ class Isotonic(Calibration):
     name: ClassVar[str] = "isotonic"
 
     @classmethod
-    def fit(cls, z: np.ndarray, share: np.ndarray | None = None) -> Isotonic:
+    def fit(cls, z: np.ndarray, share: np.ndarray | None = None, others: int = 0) -> Isotonic:
         """Return the map of n scores, drawn towards a mere scale by `PSEUDO_ROWS` rows of it.
 
         Arguments as for `Scale.fit`.
         """
-        scale, order = Scale.fit(z, share).factor, np.argsort(z, kind="stable")
+        scale, order = Scale.fit(z, share, others).factor, np.argsort(z, kind="stable")
         ordered, own = z[order], None if share is None else share[order]
         reached = np.arange(len(z) + 1.0)
         if own is not None:
@@ -205,7 +212,8 @@ class Isotonic(Calibration):
         # halves of ties count as below, so that a sample and its mirror image have mirrored maps
         ends = (np.searchsorted(ordered, knots, side) for side in ("left", "right"))
         below = 0.5 * sum(reached[end] for end in ends)
-        reached = (below + PSEUDO_ROWS * ndtr(knots / scale)) / (n + PSEUDO_ROWS)
+        imagined = _imagined(scale < 1.0, others)
+        reached = (below + imagined * ndtr(knots / scale)) / (n + imagined)
         # knots that rounding or ties put on one point would make a slope of 0 / 0
         apart = np.concatenate([[True], np.diff(knots) > 1e-6])
         knots, reached = knots[apart], reached[apart]
@@ -232,6 +240,11 @@ class Isotonic(Calibration):
         """Return the knots and slopes."""
         parts = {part: getattr(self.spline, part).tolist() for part in ("x", "y", "slope")}
         return {"name": self.name, **parts}
+
+
+def _imagined(narrows: Any, others: int) -> float:
+    """Return how many rows as the model states them are imagined beside the held-out ones."""
+    return PSEUDO_ROWS + (min(float(others), _MOST_OTHERS) if narrows else 0.0)
 
 
 def _tail_slope(
