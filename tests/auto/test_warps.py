@@ -19,6 +19,9 @@ WARPS = [
     YeoJohnson(-0.5, 1.0),
     YeoJohnson(2.6, 0.7),
     YeoJohnson(0.0, 1.0),
+    YeoJohnson(0.3, 2.0, -1.5),
+    YeoJohnson(1.7, 0.7, 2.0),
+    YeoJohnson(0.0, 1.0, 0.0),
 ]
 
 
@@ -40,6 +43,22 @@ def test_slopes_are_those_of_finite_differences(warp):
     slope = (warp.forward(y + h) - warp.forward(y - h)) / (2 * h)
     np.testing.assert_allclose(np.exp(warp.log_slope(y)), slope, rtol=1e-5)
     assert np.all(np.diff(warp.forward(np.sort(y))) > 0.0)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_no_scale_grows_faster_than_a_line_beyond_the_farthest_target(sign):
+    """Else a normal density of it falls as exp(-|y|^3.4), of which the rows have not spoken."""
+    y = sign * np.append(np.random.default_rng(0).lognormal(size=200), -0.5)
+    _, warp = warps_to_try(y)
+    assert warp.farthest == -0.5 * sign
+    beyond = sign * np.array([-0.5, -1.5, -100.0, -1e6])
+    steps = np.diff(warp.forward(beyond)) / np.diff(beyond)
+    np.testing.assert_allclose(steps, np.exp(warp.log_slope(warp.farthest)), rtol=1e-9)
+    # on the other side it is what it was, far beyond all rows too
+    plain = YeoJohnson(warp.power, warp.unit)
+    other = sign * np.geomspace(0.01, 1e6, 20)
+    np.testing.assert_array_equal(warp.forward(other), plain.forward(other))
+    assert np.abs(plain.forward(beyond[-1])) > 100.0 * np.abs(warp.forward(beyond[-1]))
 
 
 def test_which_scales_are_tried():

@@ -75,36 +75,63 @@ class YeoJohnson(Own):
         1 leaves the target as it is.
     unit : float
         Of the target: its deviation, so that numbers are neither tiny nor huge.
+    farthest : float, optional
+        The farthest target on the side where the scale's power is above 1, beyond which it goes on as a line. There
+        ``t`` grows as ``|y|^1.7``, say, and a normal density of it falls as ``exp(-|y|^3.4)``, which no data beyond the
+        farthest have spoken for: of 40 heavy-tailed rows new ones had an NLPD of 26, on the target's own scale 2.2.
     """
 
     power: float
     unit: float
+    farthest: float | None = None
     name: ClassVar[str] = "yeo-johnson"
 
     def forward(self, y: Any) -> Any:
         u = np.asarray(y, np.float64) / self.unit
+        known, beyond = self._split(u)
         # ((u + 1)^p - 1) / p above zero, -((1 - u)^(2 - p) - 1) / (2 - p) below: Box and Cox's of 1 + |u|
-        size, power = self._parts(u)
-        return np.sign(u) * boxcox(1.0 + size, power)
+        size, power = self._parts(known)
+        return np.sign(known) * boxcox(1.0 + size, power) + beyond * self._slope(known)
 
     def back(self, t: Any) -> Any:
         t = np.asarray(t, np.float64)
-        size, power = self._parts(t)
+        end = None if self.farthest is None else float(self.forward(self.farthest))
+        known, beyond = self._split(t, end)
+        size, power = self._parts(known)
         # beyond the end of a scale that has one lies nothing: its values are that end's
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             inside = np.where(power * size > -1.0 + 1e-12, size, (-1.0 + 1e-12) / power)
-            return np.sign(t) * (inv_boxcox(inside, power) - 1.0) * self.unit
+            u = np.sign(known) * (inv_boxcox(inside, power) - 1.0)
+            if self.farthest is not None:
+                u = u + beyond / self._slope(np.asarray(self.farthest / self.unit))
+            return u * self.unit
 
     def log_slope(self, y: Any) -> Any:
-        u = np.asarray(y, np.float64) / self.unit
-        size, power = self._parts(u)
-        return (power - 1.0) * np.log1p(size) - np.log(self.unit)
+        known, _ = self._split(np.asarray(y, np.float64) / self.unit)
+        return np.log(self._slope(known)) - np.log(self.unit)
 
-    def _parts(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _split(self, values: Any, end: float | None = None) -> tuple[Any, Any]:
+        """Return values drawn in to the farthest target, and how far beyond it they are; ``end`` is its place."""
+        if self.farthest is None:
+            return values, np.zeros_like(values)
+        end = self.farthest / self.unit if end is None else end
+        known = np.minimum(values, end) if self.power > 1.0 else np.maximum(values, end)
+        return known, values - known
+
+    def _slope(self, u: Any) -> np.ndarray:
+        size, power = self._parts(u)
+        return np.asarray((1.0 + size) ** (power - 1.0))
+
+    def _parts(self, values: Any) -> tuple[Any, Any]:
         return np.abs(values), np.where(values >= 0.0, self.power, 2.0 - self.power)
 
     def to_state(self) -> dict[str, Any]:
-        return {"name": self.name, "power": self.power, "unit": self.unit}
+        return {
+            "name": self.name,
+            "power": self.power,
+            "unit": self.unit,
+            "farthest": self.farthest,
+        }
 
 
 def warps_to_try(y: np.ndarray, seed: int = 0, *, series: bool = False) -> list[Own]:
@@ -127,8 +154,10 @@ def warps_to_try(y: np.ndarray, seed: int = 0, *, series: bool = False) -> list[
         return [Own()]
     if np.min(y) > 0.0 and skewness > 0.0:
         return [Own(), Log()]
-    power = float(yeojohnson_normmax(y / spread))
-    found = YeoJohnson(float(np.clip(power, *_POWERS)), spread)
+    power = float(np.clip(yeojohnson_normmax(y / spread), *_POWERS))
+    # of targets all on the other side the scale begins to go on as a line at zero
+    farthest = max(float(np.max(y)), 0.0) if power > 1.0 else min(float(np.min(y)), 0.0)
+    found = YeoJohnson(power, spread, farthest)
     assert np.allclose(found.forward(y[:5]), yeojohnson(y[:5] / spread, found.power))
     return [Own(), found]
 
