@@ -54,12 +54,14 @@ class NearMaximum:
         """Return whether it has converged, and why."""
         # half the square of the decrement is left to gain, and that is tol
         most = np.sqrt(2.0 * self._tol)
-        if status == _NO_STEP and self._decrement.is_below(most, self._tol):
+        if not success and status != _NO_STEP:
+            return False, message
+        if self._decrement.is_below(most, self._tol):
             return (
                 True,
                 "converged: slopes are below tol, and rounding hides what is left to gain",
             )
-        return success, message
+        return False, "no step gains anything, though slopes or what they leave to gain exceed tol"
 
 
 class SmallGains:
