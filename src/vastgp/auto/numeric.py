@@ -149,7 +149,8 @@ def _is_rounding(spread: float, values: np.ndarray, median: float) -> bool:
 
     What all of these have is a number that stands for a gap, and tells no scale either.
     """
-    away = np.abs(values - median)
+    with np.errstate(over="ignore"):
+        away = np.abs(values - median)
     far = float(np.quantile(away, _ELSEWHERE, method="lower"))
     there = values[away > 0.5 * far]
     return spread <= _SAME * far and bool(np.any(there != there[:1]))

@@ -91,7 +91,8 @@ class YeoJohnson(Own):
         known, beyond = self._split(u)
         # ((u + 1)^p - 1) / p above zero, -((1 - u)^(2 - p) - 1) / (2 - p) below: Box and Cox's of 1 + |u|
         size, power = self._parts(known)
-        return np.sign(known) * boxcox(1.0 + size, power) + beyond * self._slope(known)
+        inside = np.sign(known) * boxcox(1.0 + size, power)
+        return inside if self.farthest is None else inside + beyond * np.exp(self._log_slope(known))
 
     def back(self, t: Any) -> Any:
         t = np.asarray(t, np.float64)
@@ -103,12 +104,12 @@ class YeoJohnson(Own):
             inside = np.where(power * size > -1.0 + 1e-12, size, (-1.0 + 1e-12) / power)
             u = np.sign(known) * (inv_boxcox(inside, power) - 1.0)
             if self.farthest is not None:
-                u = u + beyond / self._slope(np.asarray(self.farthest / self.unit))
+                u = u + beyond / np.exp(self._log_slope(self.farthest / self.unit))
             return u * self.unit
 
     def log_slope(self, y: Any) -> Any:
         known, _ = self._split(np.asarray(y, np.float64) / self.unit)
-        return np.log(self._slope(known)) - np.log(self.unit)
+        return self._log_slope(known) - np.log(self.unit)
 
     def _split(self, values: Any, end: float | None = None) -> tuple[Any, Any]:
         """Return values drawn in to the farthest target, and how far beyond it they are; ``end`` is its place."""
@@ -118,9 +119,9 @@ class YeoJohnson(Own):
         known = np.minimum(values, end) if self.power > 1.0 else np.maximum(values, end)
         return known, values - known
 
-    def _slope(self, u: Any) -> np.ndarray:
+    def _log_slope(self, u: Any) -> Any:
         size, power = self._parts(u)
-        return np.asarray((1.0 + size) ** (power - 1.0))
+        return (power - 1.0) * np.log1p(size)
 
     def _parts(self, values: Any) -> tuple[Any, Any]:
         return np.abs(values), np.where(values >= 0.0, self.power, 2.0 - self.power)
