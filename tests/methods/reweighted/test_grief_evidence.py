@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +13,14 @@ from scipy.stats import multivariate_normal
 from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis
 from vastgp.bases.grid_eigenfunctions import _products_over_axes
+from vastgp.fitting.best_fit import log_density
+from vastgp.fitting.history import History
+from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.run import Run
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.reweighted.grief_evidence import GriefEvidence
+from vastgp.methods.reweighted.grief_evidence import GriefEvidence, GriefLearning
+from vastgp.options import TypeII
 
 AXES = [np.linspace(-2.5, 2.5, 6), np.linspace(-2.0, 2.0, 5)]
 
@@ -92,3 +99,40 @@ def test_slopes_of_products_also_where_factors_are_zero(zeros):
         expected, found = jax.grad(plain)(functions), jax.grad(own)(functions)
     assert np.any(np.asarray(expected)[:, 1, 2] != 0.0)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_led_by_one_kernel_it_is_smooth_where_it_jumps(problem):
+    """Along lengthscales of which other functions lead: jumps beside ten times as small steps between."""
+    evidence = GriefEvidence(*problem, AXES, 12)
+    middle, noise = RBF([0.9, 1.2], 1.4), Gaussian(0.08)
+    smooth = evidence.led_by(middle)
+    assert smooth.objective((middle, noise))[0] == evidence.objective((middle, noise))[0]
+    kernels = [RBF([length, 1.2], 1.4) for length in np.linspace(0.5, 1.6, 221)]
+    same = np.array([evidence.has_same_leading(a, b) for a, b in pairwise(kernels)])
+    steps, held = (
+        np.abs(np.diff([each.objective((kernel, noise))[0] for kernel in kernels], n=2))
+        for each in (evidence, smooth)
+    )
+    # second differences: those beside an edge, and all others
+    beside = ~(same[1:] & same[:-1])
+    assert 2 <= np.sum(~same) < 20
+    assert steps[beside].max() > 10.0 * steps[~beside].max()
+    assert held.max() < 2.0 * np.abs(steps[~beside]).max()
+
+
+@pytest.mark.parametrize(("inputs", "count"), [(2, 12), (3, 6), (3, 20)])
+def test_from_where_the_evidence_jumps_a_climb_goes_on(inputs, count):
+    """With the functions that lead where it ended: to where those at hand lead, higher up, or it stays."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, inputs))
+    y = np.sign(X[:, 0]) + np.abs(X[:, 1]) + 0.1 * rng.normal(size=60)
+    learning = GriefLearning(X, y, [np.linspace(-2.5, 2.5, 5)] * inputs, count, 1e-4)
+    evidence, params = learning.evidence(), (RBF([1.0] * inputs), Gaussian(0.1))
+    end = LbfgsResult(params, log_density(evidence, params), 7, False, "an edge", History())
+    found = learning._across_jumps(end, evidence, TypeII(200, 1e-4), Run(), None)
+    assert found.value > end.value + 1.0 and found.num_iter > 7
+    assert found.value == pytest.approx(log_density(evidence, found.params), abs=1e-8)
+    again = learning._across_jumps(found, evidence, TypeII(200, 1e-4), Run(), None)
+    assert again.value >= found.value
+    if found.converged:  # it is where those lead with which it was climbed to
+        assert again.value < found.value + 1e-4 * len(y)
