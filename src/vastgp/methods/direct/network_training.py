@@ -41,6 +41,9 @@ _NOISE_VALUES, _MOST_NOISE = 15, 2.0
 _WIDTH, _NOISE_SLOPE = 0.7, 4.0
 # Single weights that take a better distribution between two climbs by L-BFGS, at most, for each weight.
 _OFFERS = 2
+_OUT_OF_ITERATIONS = (
+    "stopped after max_iter iterations, where single weights have better distributions"
+)
 # Of what is left of a budget: hypotheses, the rest being for the bound.
 _DESCENT = 0.3
 
@@ -123,7 +126,10 @@ def _to_rest(
         if not found.converged:
             break
         point, gained = _take_offers(bound, found.params, least, record)
-    return _in_a_row(climbs, record)
+    ended = _in_a_row(climbs, record)
+    if ended.converged and gained >= least:
+        return replace(ended, converged=False, message=_OUT_OF_ITERATIONS)
+    return ended
 
 
 def _take_offers(

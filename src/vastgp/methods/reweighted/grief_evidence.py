@@ -19,6 +19,7 @@ from scipy.linalg import eigh
 from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
 from vastgp.data.devices import rows_over_devices
+from vastgp.data.processes import from_first
 from vastgp.data.tiles import array_tiles, tile_size
 from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.best_fit import fit_evidence, fit_from_best, log_density
@@ -44,6 +45,7 @@ _FEW_ROWS = 1000
 _LENGTHSCALES, _TRIED, _FIRST_ITERATIONS = (1.0, 2.0, 4.0, 8.0, 16.0), 4, 10
 # Climbs on with other leading functions, where one ended at an edge, at most.
 _MOST_EDGES = 3
+_ELSEWHERE = "other eigenfunctions lead where a climb with those that led has ended"
 # Share of what is left of the budget that the comparison may use, and of the whole one that is kept for what follows:
 # the pass over all rows, and the posterior.
 _COMPARISON, _KEPT = 0.25, 0.15
@@ -264,9 +266,13 @@ class GriefLearning(NamedTuple):
         if deadline is not None and run.max_seconds is not None:
             deadline -= _KEPT * run.max_seconds
 
+        whole = coarse
+
         def fine() -> GriefEvidence:
+            nonlocal whole
             late = deadline is not None and now() > deadline
-            return coarse if len(self.y) <= _FEW_ROWS or late else self.evidence()
+            whole = coarse if len(self.y) <= _FEW_ROWS or late else self.evidence()
+            return whole
 
         found = fit_from_best(
             [(kernel, Gaussian(noise)) for kernel, noise in starts[:_TRIED]], coarse, fine,
@@ -276,7 +282,7 @@ class GriefLearning(NamedTuple):
         )  # fmt: skip
         if found.converged or found.cut or len(found.history) >= how.max_iter:
             return found
-        return self._across_jumps(found, fine(), how, run, deadline)
+        return self._across_jumps(found, whole, how, run, deadline)
 
     def _across_jumps(
         self,
@@ -297,13 +303,18 @@ class GriefLearning(NamedTuple):
                 max_iter=how.max_iter, tol=how.tol, max_seconds=seconds_until(deadline),
                 record=run.evaluations(f"functions, edge {number + 1}"),
             )  # fmt: skip
-            value = log_density(evidence, smooth.params)
+            # that of process 0, where several fit one model: it decides what follows
+            told = (
+                log_density(evidence, smooth.params),
+                evidence.has_same_leading(found.params[0], smooth.params[0]),
+            )
+            value, stays = from_first(np.array(told, np.float64)).tolist()
             if value <= found.value:
                 return found  # less is beyond the edge; along it there may be more
-            stays = evidence.has_same_leading(found.params[0], smooth.params[0])
             found = replace(
                 smooth, value=value, num_iter=found.num_iter + smooth.num_iter,
-                converged=smooth.converged and stays, cut=smooth.message == OUT_OF_TIME,
+                converged=smooth.converged and bool(stays), cut=smooth.message == OUT_OF_TIME,
+                message=smooth.message if stays or not smooth.converged else _ELSEWHERE,
             )  # fmt: skip
             if stays or found.cut:
                 break
