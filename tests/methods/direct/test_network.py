@@ -123,6 +123,22 @@ def test_where_it_ends_no_single_weight_has_a_better_distribution(monkeypatch):
     assert len(model.history_) == model.n_iter_
 
 
+def test_out_of_iterations_where_single_weights_gain_it_has_not_converged(monkeypatch):
+    climbs, climb = [], network_training.maximise_real
+
+    def watched(*given, **options):
+        climbs.append(climb(*given, **options))
+        return climbs[-1]
+
+    monkeypatch.setattr(network_training, "maximise_real", watched)
+    X, y = replace(random_table(5), rows=90).draw(0)[:2]
+    DirectNetworkRegressor(1, restarts=1).fit(X, y)
+    first = climbs[0]
+    assert first.converged and len(climbs) > 1  # single weights gained, and it went on
+    model = DirectNetworkRegressor(1, restarts=1, max_iter=first.num_iter).fit(X, y)
+    assert not model.converged_ and "single weights have better" in model.stop_reason_
+
+
 def test_more_restarts_have_no_lower_bound(model):
     assert DirectNetworkRegressor(2, restarts=1).fit(*bowl()).elbo_ <= model.elbo_ + 1e-6
 
