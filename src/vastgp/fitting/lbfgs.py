@@ -103,7 +103,7 @@ def maximise(
         lambda point: rebuild(np.exp(point)),
         lambda gradient, point: ravel(gradient)[0] * np.exp(point),
         bounds,
-        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0},
+        max_iter,
         (scale, max_seconds),
         record,
         NearMaximum(bounds, tol),
@@ -140,7 +140,7 @@ def maximise_real(
         rebuild,
         lambda gradient, point: ravel(gradient)[0],
         None,
-        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0},
+        max_iter,
         (scale, None),
         record,
         SmallGains(tol, scale),
@@ -182,7 +182,7 @@ def maximise_inside(
         rebuild,
         lambda gradient, point: ravel(gradient)[0],
         bounds,
-        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0},
+        max_iter,
         (scale, max_seconds),
         None,
         Level(bounds, tol, scale),
@@ -196,7 +196,7 @@ def _climb(
     params_at: Callable[[np.ndarray], Any],
     slope_at: Callable[[Any, np.ndarray], np.ndarray],
     bounds: np.ndarray | None,
-    stops: dict[str, Any],
+    max_iter: int,
     limits: tuple[float, float | None],
     record: Evaluations | None,
     rule: Rule,
@@ -246,7 +246,7 @@ def _climb(
 
     def note(value: float) -> None:
         history.append(len(history) + 1, seconds(), {"objective": value})
-        shown.update(len(history) / stops["maxiter"], f"objective {value:.6g}")
+        shown.update(len(history) / max_iter, f"objective {value:.6g}")
 
     def after(intermediate_result: Any) -> None:
         nonlocal settled
@@ -266,7 +266,7 @@ def _climb(
                 method="L-BFGS-B",
                 bounds=bounds,
                 callback=after,
-                options=stops | {"maxcor": MEMORY},
+                options={"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0, "maxcor": MEMORY},
             )
             end = found.x, -float(found.fun) * scale
             converged, message = True, settled or ""

@@ -108,7 +108,7 @@ def test_led_by_one_kernel_it_is_smooth_where_it_jumps(problem):
     smooth = evidence.led_by(middle)
     assert smooth.objective((middle, noise))[0] == evidence.objective((middle, noise))[0]
     kernels = [RBF([length, 1.2], 1.4) for length in np.linspace(0.5, 1.6, 221)]
-    same = np.array([evidence.has_same_leading(a, b) for a, b in pairwise(kernels)])
+    same = np.array([evidence.led_by(a).leads_under(b) for a, b in pairwise(kernels)])
     steps, held = (
         np.abs(np.diff([each.objective((kernel, noise))[0] for kernel in kernels], n=2))
         for each in (evidence, smooth)

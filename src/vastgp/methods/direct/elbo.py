@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vastgp.methods.direct.model import (
-    LEAST_LOGIT,
     DiscreteLogits,
     DiscreteModel,
     DiscretePrior,
@@ -23,6 +22,7 @@ from vastgp.methods.direct.model import (
     moments_of,
     spacing_density,
     values_and_prior,
+    with_slopes,
 )
 
 
@@ -129,7 +129,7 @@ def best_noise(logits: DiscreteLogits, model: DiscreteModel) -> Float[Array, " s
         return mean_field_elbo(logits._replace(noise=jnp.zeros(1)), single)
 
     logit = jax.vmap(fit_of)(jnp.asarray(model.noise)) + model.log_noise_prior
-    return jnp.maximum(logit - jnp.max(logit), LEAST_LOGIT)
+    return with_slopes(logit)
 
 
 # ---------------------------------------------------------------- mixtures, by a bound of the entropy

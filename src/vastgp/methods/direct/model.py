@@ -125,6 +125,11 @@ def evenly_spaced(num_values: int, reach: float = 3.0) -> np.ndarray:
     return reach * np.arange(1 - num_values, num_values, 2) / (num_values - 1)
 
 
+def with_slopes(logits: Any) -> Array:
+    """Return the same probabilities over the last axis by logits none of which is so small that its slope vanishes."""
+    return jnp.maximum(logits - jnp.max(logits, axis=-1, keepdims=True), LEAST_LOGIT)
+
+
 def codes_below(
     uniform: Float[np.ndarray, "*s"], probabilities: Float[np.ndarray, "*p k"]
 ) -> Int[np.ndarray, "*s"]:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from vastgp.methods.direct.model import LEAST_LOGIT, DiscreteLogits, DiscreteModel
+from vastgp.methods.direct.model import DiscreteLogits, DiscreteModel, with_slopes
 
 # ((index, power), ...) in the order of the indices: what is not named has power zero.
 Monomial = tuple[tuple[int, int], ...]
@@ -351,10 +351,5 @@ def single_offers(
     )
     gains = jnp.sum(jnp.exp(log_q) * (log_q - best), axis=1)
     gain_of_noise = jnp.sum(jnp.exp(log_noise_q) * (log_noise_q - of_noise))
-    offers = logits._replace(weights=_with_slopes(best)[None], noise=_with_slopes(of_noise))
+    offers = logits._replace(weights=with_slopes(best)[None], noise=with_slopes(of_noise))
     return offers, jnp.append(gains, gain_of_noise)
-
-
-def _with_slopes(log_q: Any) -> Array:
-    """Return logits of probabilities, none of them so small that its slope vanishes."""
-    return jnp.maximum(log_q - jnp.max(log_q, axis=-1, keepdims=True), LEAST_LOGIT)

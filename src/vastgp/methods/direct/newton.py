@@ -31,7 +31,6 @@ from vastgp.methods.direct.elbo import (
     shares_of_parts,
 )
 from vastgp.methods.direct.model import (
-    LEAST_LOGIT,
     DiscreteLogits,
     DiscreteModel,
     DiscretePrior,
@@ -40,6 +39,7 @@ from vastgp.methods.direct.model import (
     relaxed_normal,
     spacing_density,
     values_and_prior,
+    with_slopes,
 )
 
 # A step is halved so often before none is taken.
@@ -94,8 +94,7 @@ def logits_of(point: Tilted, model: DiscreteModel) -> DiscreteLogits:
     values, prior = values_and_prior(empty, model)
     logit = _log_mass(point.share, prior, values)
     logit += point.slope[:, None] * values - 0.5 * point.bend[:, None] * values**2
-    logit = jnp.maximum(logit - jnp.max(logit, axis=1, keepdims=True), LEAST_LOGIT)
-    return empty._replace(weights=logit[None])
+    return empty._replace(weights=with_slopes(logit)[None])
 
 
 @jax.jit

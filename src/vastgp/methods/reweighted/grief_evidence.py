@@ -87,10 +87,11 @@ class GriefEvidence:
             found._leading = self._leading_under(kernel)
         return found
 
-    def has_same_leading(self, first: Kernel, second: Kernel) -> bool:
-        """Whether the same eigenfunctions lead under two kernels."""
+    def leads_under(self, kernel: Kernel) -> bool:
+        """Whether the eigenfunctions that it is `led_by` lead under another kernel, too."""
+        assert self._leading is not None
         with precision("float64"):
-            found = [self._leading_under(kernel) for kernel in (first, second)]
+            found = self._leading, self._leading_under(kernel)
         chosen = [{*map(tuple, basis.selection[np.asarray(on) > 0.0])} for basis, on in found]
         return chosen[0] == chosen[1]
 
@@ -298,16 +299,14 @@ class GriefLearning(NamedTuple):
         it is: five of thirty fits ended so, some of them nats below where this ends.
         """
         for number in range(_MOST_EDGES):
+            held = evidence.led_by(found.params[0])
             smooth = fit_evidence(
-                evidence.led_by(found.params[0]), found.params, noise_floor=self.noise_floor,
+                held, found.params, noise_floor=self.noise_floor,
                 max_iter=how.max_iter, tol=how.tol, max_seconds=seconds_until(deadline),
                 record=run.evaluations(f"functions, edge {number + 1}"),
             )  # fmt: skip
             # that of process 0, where several fit one model: it decides what follows
-            told = (
-                log_density(evidence, smooth.params),
-                evidence.has_same_leading(found.params[0], smooth.params[0]),
-            )
+            told = log_density(evidence, smooth.params), held.leads_under(smooth.params[0])
             value, stays = from_first(np.array(told, np.float64)).tolist()
             if value <= found.value:
                 return found  # less is beyond the edge; along it there may be more
