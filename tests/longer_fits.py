@@ -148,7 +148,7 @@ LONGER: dict[str, Longer] = {
     ),
     "DirectRegressor, mixture": Longer(
         "DirectRegressor", {"num_basis": 50, "family": "mixture"},
-        {"tol": 1e-6, "family": Mixture(max_iter=20_000)}, 1e-5, NATS,
+        {"family": Mixture(max_iter=1500)}, 1e-5, NATS, "vastgp.methods.direct.mixture_training._gains_little",
     ),
     "DirectNetworkRegressor": Longer(
         "DirectNetworkRegressor", {"hidden": 1, "restarts": 2}, {"tol": 1e-7, "max_iter": 5000}, 1e-6, NATS
@@ -190,7 +190,8 @@ LONGER: dict[str, Longer] = {
     "SVGPClassifier, every row inducing": Longer("SVGPClassifier", {}, {"tol": 1e-5}, 1e-4, NATS),
     "TSVGPClassifier": Longer("TSVGPClassifier", _INDUCING, _SVGP_LONGER, 1e-4, NATS),
     "DirectClassifier": Longer(
-        "DirectClassifier", {"num_basis": 50}, {"tol": 1e-5, "family": MeanField(max_iter=20_000)}, 1e-4, NATS
+        "DirectClassifier", {"num_basis": 50}, {"family": MeanField(max_iter=5000)}, 1e-4, NATS,
+        "vastgp.methods.direct.logistic_training._passes_gain_little",
     ),
     "SWSGPClassifier, sparse": Longer(
         "SWSGPClassifier", {**_INDUCING, "num_neighbors": 20}, {"solver": Sparse(tol=1e-5)}, 1e-4, NATS

@@ -55,7 +55,7 @@ def test_ten_times_the_work_moves_predictions_by_less_than_tol(name):
     case = LONGER[name]
     X, y, new = standardised(Table(60, useful=2, level=0.2))
     short, long = case.fits(X, y)
-    assert short.converged_ and long.converged_
+    assert short.converged_ and (long.converged_ or case.rule)
     assert long.n_iter_ >= short.n_iter_
     assert -1e-9 <= moved(short, long, new) <= case.allowed(len(y))
 
@@ -65,5 +65,5 @@ def test_ten_times_the_work_moves_probabilities_by_less_than_tol(name):
     case = LONGER[name]
     X, y, new, _ = Table(60, useful=2, target="classes", level=0.3).draw(0)
     short, long = case.fits(X, y)
-    assert short.converged_ and long.converged_
+    assert short.converged_ and (long.converged_ or case.rule)
     assert -1e-9 <= moved(short, long, new[:100]) <= case.allowed(len(y))

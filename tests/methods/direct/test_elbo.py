@@ -9,7 +9,6 @@ from scipy.special import expit, log_expit, log_softmax
 from discrete_cases import enumerate_all, enumerated_elbo, random_logits, small_case
 from vastgp._precision import precision
 from vastgp.methods.direct.elbo import (
-    bound_and_slope,
     draw_codes,
     entropy_bound,
     entropy_surrogate,
@@ -145,13 +144,30 @@ def test_the_bound_of_a_mixture_is_below_its_elbo_and_has_its_slope(logarithmic)
     logits = random_logits(case.model, components=2)
     center = log_softmax(logits.weights.mean(axis=0), axis=-1)
     point = (logits, center)
-    found, slope = bound_and_slope(*point, case.model, logarithmic=logarithmic)
+    found, slope = jax.value_and_grad(mixture_elbo_bound, argnums=(0, 1))(
+        *point, case.model, logarithmic
+    )
     assert float(found) <= enumerated_elbo(case, logits)
     direction = direction_like(point)
     measured = finite_difference(
         lambda p: mixture_elbo_bound(*p, case.model, logarithmic), point, direction
     )
     assert along(slope, direction) == pytest.approx(measured, rel=1e-6)
+
+
+def test_second_derivatives_of_a_mixtures_bound_are_differences_of_its_slopes():
+    case = small_case()
+    logits = random_logits(case.model, components=2)
+    point = (logits, log_softmax(logits.weights.mean(axis=0), axis=-1))
+    first, second = direction_like(point), direction_like(point, seed=1)
+
+    def slope(at):
+        return jax.grad(lambda p: mixture_elbo_bound(*p, case.model, True))(at)
+
+    given, along_it = (jax.tree.map(jnp.asarray, each) for each in (point, first))
+    bent = jax.jvp(slope, (given,), (along_it,))[1]
+    measured = finite_difference(lambda p: along(slope(p), second), point, first)
+    assert along(bent, second) == pytest.approx(measured, rel=1e-6)
 
 
 def test_the_bound_of_one_component_at_its_own_center_is_theorem_7_1():

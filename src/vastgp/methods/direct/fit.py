@@ -13,6 +13,11 @@ from vastgp._precision import precision
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Run
+from vastgp.methods.direct.mixture_training import (
+    fit_mixture_bound,
+    fit_mixture_sampled,
+    spread_out,
+)
 from vastgp.methods.direct.model import (
     DiscreteLogits,
     DiscreteModel,
@@ -26,10 +31,7 @@ from vastgp.methods.direct.start import NormalWeights, normal_weights, residual_
 from vastgp.methods.direct.training import (
     DiscreteFit,
     fit_mean_field,
-    fit_mixture_bound,
-    fit_mixture_sampled,
     softmax,
-    spread_out,
     start_mean_field,
 )
 
@@ -147,8 +149,7 @@ def improve(
         else:
             center = jnp.log(jnp.asarray(softmax(fit.logits.weights))[0] + 1e-18)
             fit = fit_mixture_bound(
-                model, logits, center, max_iter=family.max_iter,
-                record=run.evaluations(f"{name}mixture"), **limits,
+                model, logits, center, run, f"{name}mixture", max_iter=family.max_iter, **limits,
             )  # fmt: skip
     yield as_fitted(fit, model, residual)
 

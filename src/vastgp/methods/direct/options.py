@@ -147,8 +147,8 @@ class MeanField(Options):
     logistic_bound : {"quadratic", "exponential"}, optional
         What the logistic log-likelihood is bounded by, see `DirectClassifier`. None: ``"quadratic"``.
     max_iter : int, default 1000
-        Most steps of Newton's method for each function; of a mixture, and of the exponential bound, most iterations of
-        L-BFGS.
+        Most steps of Newton's method for each function, and of a mixture; of the exponential bound, most iterations of
+        L-BFGS. Of classes each pass over the rows, which renews the quadratic bound, counts ten.
     """
 
     start: Annotated[str, OneOf("posterior", "prior")] = "posterior"

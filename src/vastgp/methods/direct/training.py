@@ -1,33 +1,19 @@
-"""How the bound of discrete weights is maximised: sweeps, Newton's method, L-BFGS and stochastic steps for mixtures."""
+"""How the bound of independent discrete weights is maximised: by sweeps, then by Newton's method."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Float
 
-from vastgp.bases import seed_key
-from vastgp.bases.draws import purpose_key
-from vastgp.data.devices import dealt, devices_for
-from vastgp.data.joint_programs import Own
-from vastgp.data.minibatch import generator
 from vastgp.fitting.clock import now
-from vastgp.fitting.early_stopping import no_progress
-from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
-from vastgp.fitting.lbfgs import LbfgsResult, maximise_real
-from vastgp.fitting.loop import Stop
-from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
+from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.loop import LoopResult, Stop
 from vastgp.fitting.run import Run
 from vastgp.methods.direct.elbo import (
-    bound_and_slope,
-    sampled_value_and_slope,
     value_and_slope,
 )
 from vastgp.methods.direct.model import (
@@ -48,19 +34,14 @@ from vastgp.methods.direct.start import NormalWeights, start_logits
 # Sweeps of each start before the better one is chosen, and at most of that one: Newton's method moves all weights
 # together and ends what single ones begin.
 _SWEEP_CHUNK, _MOST_SWEEPS = 5, 40
-# One iteration of L-BFGS, for mixtures, gains this part of what it is to have gained when it ends.
-_STEP = 0.1
-# Components of a mixture start this far apart, in logits.
-_PERTURBATION = 0.5
-# Steps of the stochastic objective: Adam with a rate that falls to zero, records of so many steps.
-_RATE, _RECORD, _PATIENCE = 0.05, 25, 20
 _CONVERGED = "converged: a step of Newton's method would gain less than tol"
+# Single spacings are offered where a step gains less than so many nats a row, also where ``tol`` is less: a smaller one
+# then goes on from where a larger one ended, and does not lead to another maximum.
+_OFFERED_AT = 1e-5
 # What alternating steps of weights and spacings leave to gain, relative to what the last pair gained.
 _SLOWLY = 10.0
 # Of these steps at one bound of another likelihood, which is to be renewed.
 _MOST_STEPS = 10
-_MOMENTS = optax.scale_by_adam()
-_SPREAD = 21  # purpose of random numbers, see vastgp.data.minibatch
 
 
 @dataclass(frozen=True)
@@ -84,6 +65,14 @@ class DiscreteFit:
     reason: str
     converged: bool = False
     history: History = field(default_factory=History)
+
+    @classmethod
+    def of_loop(cls, logits: DiscreteLogits, loop: LoopResult) -> DiscreteFit:
+        """Return where steps ended, of which at least one is on record."""
+        return cls(
+            logits, loop.history.last("objective"), max(loop.num_iter, 1), loop.reason,
+            loop.converged, loop.history,
+        )  # fmt: skip
 
     @classmethod
     def of_lbfgs(cls, found: LbfgsResult, logits: DiscreteLogits) -> DiscreteFit:
@@ -172,14 +161,14 @@ def fit_mean_field(
 
     Spacings are learned from where the weights end without; then each is offered others, as long as that gains.
     """
-    least = tol * rows
+    least, learns_spacings = tol * rows, logits.spacing is not None
 
     def step(state: Any, number: int, count: int) -> tuple[Any, dict[str, Any]]:
         point, follows = state
         for _ in range(count):
             taken = newton_step(point, model, bool(follows))
             gain = float(taken.gain)
-            if point.spacing is None or gain >= least:
+            if point.spacing is None or gain >= max(least, _OFFERED_AT * rows):
                 left = float(taken.expected)
             else:
                 # from where the bound is not concave no step of all leads up: the weights alone, then single spacings
@@ -194,6 +183,9 @@ def fit_mean_field(
 
     def stop(seen: Any, history: History) -> Stop | None:
         left = max(seen["left"], left_by_gains(history) if alternates(model) else seen["gain"])
+        # a round of offers may find nothing, and the next one 0.05 nats
+        if learns_spacings and max(history.values["left"][-2:]) >= least:
+            return None
         return Stop(_CONVERGED, True) if left < least else None
 
     start = tilted_from(logits, model), np.zeros(())
@@ -203,14 +195,7 @@ def fit_mean_field(
     logits = logits_of(point, model)
     if not len(loop.history):  # no time for a step
         loop.history.append(1, 0.0, {"objective": float(value_and_slope(logits, model)[0])})
-    return DiscreteFit(
-        logits,
-        loop.history.last("objective"),
-        max(loop.num_iter, 1),
-        loop.reason,
-        loop.converged,
-        loop.history,
-    )
+    return DiscreteFit.of_loop(logits, loop)
 
 
 def left_by_gains(history: History) -> float:
@@ -233,122 +218,6 @@ def at_rest(
         if float(taken.expected) < least:
             break
     return logits_of(point, model), float(taken.bound)
-
-
-# ---------------------------------------------------------------- mixtures
-
-
-def spread_out(logits: DiscreteLogits, components: int, seed: int) -> DiscreteLogits:
-    """Return a mixture whose components are random perturbations of one, the first as it is."""
-    shape = (components, *logits.weights.shape[1:])
-    moved = _PERTURBATION * generator(seed, 0, _SPREAD).standard_normal(shape)
-    moved[0] = 0.0
-    return logits._replace(
-        weights=jnp.maximum(logits.weights + jnp.asarray(moved), LEAST_LOGIT),
-        mixture=jnp.zeros(components),
-    )
-
-
-def fit_mixture_bound(
-    model: DiscreteModel,
-    logits: DiscreteLogits,
-    center: Float[Array, "b k"],
-    *,
-    rows: float,
-    max_iter: int,
-    tol: float,
-    record: Evaluations | None = None,
-) -> DiscreteFit:
-    """Maximise the bound of Theorem 7.3 by L-BFGS, over the logits and the expansion point together."""
-
-    def objective(point: Any) -> tuple[float, Any]:
-        value, slope = bound_and_slope(*jax.tree.map(jnp.asarray, point), model, logarithmic=True)
-        return float(value), slope
-
-    found = maximise_real(
-        objective, (logits, center), max_iter=max_iter, tol=_STEP * tol, scale=rows, record=record
-    )
-    return DiscreteFit.of_lbfgs(found, found.params[0])
-
-
-class _Ascent(NamedTuple):
-    """What the steps of `fit_mixture_sampled` have in common."""
-
-    model: DiscreteModel
-    key: Any
-    rows: float
-    max_steps: float
-
-
-class _AscentPlan(NamedTuple):
-    """What they are compiled for: draws of each component, and devices that each have a part of the weights."""
-
-    draws: int
-    devices: int
-
-
-def fit_mixture_sampled(
-    model: DiscreteModel,
-    logits: DiscreteLogits,
-    run: Run,
-    name: str,
-    *,
-    draws: int,
-    max_steps: int,
-    rows: float,
-    tol: float,
-) -> DiscreteFit:
-    """Maximise the mixture's bound by stochastic gradients that are exact but for the entropy's (7.27)."""
-    components, size, num_values = logits.weights.shape
-    work = components * size * (size + draws * num_values)
-    plan = _AscentPlan(draws, devices_for(work, size))
-    if plan.devices > 1:
-        model = _by_weights(model)
-    constants = _Ascent(model, purpose_key(seed_key(run.seed), name), rows, max_steps)
-    with MinibatchRunner(
-        _mixture_step, plan, constants, chunk=_RECORD, devices=plan.devices,
-        summarise=lambda state, records, done: mean_and_error(records),
-    ) as runner:  # fmt: skip
-        (logits, _), loop = run.steps(
-            name,
-            runner,
-            (logits, _MOMENTS.init(logits)),
-            max_iter=max_steps,
-            chunk=_RECORD,
-            should_stop=no_progress(
-                "objective", patience=_PATIENCE, min_change=tol * rows, larger_is_better=True
-            ),
-        )
-    return DiscreteFit(
-        logits, loop.history.last("objective"), loop.num_iter, loop.reason, loop.converged, loop.history
-    )  # fmt: skip
-
-
-def _by_weights(model: DiscreteModel) -> Any:
-    """Return a model of which each device has what belongs to its part of the weights."""
-    likelihood = model.likelihood
-    dealt_out = (Own(part) for part in (likelihood.target, likelihood.gram, model.values))
-    return eqx.tree_at(
-        lambda m: (m.likelihood.target, m.likelihood.gram, m.values), model, [*dealt_out]
-    )
-
-
-def _mixture_step(
-    plan: _AscentPlan, constants: _Ascent, state: Any, batch: None, number: Array
-) -> tuple[Any, Array]:
-    """Take a step of Adam, whose rate falls to zero by a cosine."""
-
-    def by_weights(logits: DiscreteLogits) -> DiscreteLogits:
-        return logits._replace(weights=dealt(logits.weights, plan.devices, axis=1))
-
-    point, moments = state
-    point = by_weights(point)
-    key = jax.random.fold_in(constants.key, number)
-    (_, value), slope = sampled_value_and_slope(point, constants.model, key, plan.draws)
-    descent = jax.tree.map(lambda g: -g / constants.rows, by_weights(slope))
-    update, moments = _MOMENTS.update(descent, moments)
-    rate = 0.5 * _RATE * (1.0 + jnp.cos(jnp.pi * number / constants.max_steps))
-    return (jax.tree.map(lambda p, u: p - rate * u, point, update), moments), value
 
 
 def softmax(logits: Any) -> np.ndarray:
