@@ -134,6 +134,7 @@ def test_without_slopes_a_limit_is_no_convergence():
 def test_limits_are_told():
     few = climb(max_iter=2)
     assert not few.converged and few.num_iter == 2
+    assert few.message == "stopped after 2 iterations"
     late = climb(max_seconds=0.0)
     assert not late.converged and late.num_iter == 1
     assert late.message == "stopped when max_seconds was used up"
@@ -244,6 +245,7 @@ def test_inside_bounds_the_slope_across_them_counts_nothing():
 def test_where_a_step_gains_nothing_and_the_slope_is_long_it_has_not_converged():
     found = inside(lambda x: (0.0, np.ones_like(x)), [0.0, 0.0])
     assert not found.converged
+    assert found.message.startswith("no step gains anything, though slopes")
 
 
 def test_where_rounding_ends_it_on_level_ground_it_has_converged():

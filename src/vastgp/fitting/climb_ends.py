@@ -15,7 +15,8 @@ _PATIENCE = 20
 # Share of `tol` that these may gain where slopes are looked at too: in a flat valley either alone is short of the end.
 # A slope of `tol` left 20 times that to gain of 200 rows of housing, and little gain 20 times of energy.
 _OF_TOL = 0.01
-_NO_STEP = 2  # how L-BFGS-B numbers a line search that found no lower point
+_FLAT = "converged: a step changes nothing"
+_UNFINISHED = "no step gains anything, though slopes or what they leave to gain exceed tol"
 
 
 @runtime_checkable
@@ -28,8 +29,8 @@ class Rule(Protocol):
     def settled(self, point: np.ndarray, slope: np.ndarray, history: History) -> str | None:
         """Return why it has converged after an iteration that ended at a point, None while it has not."""
 
-    def ended(self, success: bool, status: int, message: str) -> tuple[bool, str]:
-        """Return whether it has converged, and why, where L-BFGS itself ended."""
+    def ended(self, flat: bool) -> tuple[bool, str]:
+        """Return whether it has converged, and why, where a step changes nothing (``flat``) or none was found."""
 
 
 class NearMaximum:
@@ -50,18 +51,17 @@ class NearMaximum:
             return "converged: slopes and the Newton decrement are below tol"
         return None
 
-    def ended(self, success: bool, status: int, message: str) -> tuple[bool, str]:
+    def ended(self, flat: bool) -> tuple[bool, str]:
         """Return whether it has converged, and why."""
+        del flat
         # half the square of the decrement is left to gain, and that is tol
         most = np.sqrt(2.0 * self._tol)
-        if not success and status != _NO_STEP:
-            return False, message
         if self._decrement.is_below(most, self._tol):
             return (
                 True,
                 "converged: slopes are below tol, and rounding hides what is left to gain",
             )
-        return False, "no step gains anything, though slopes or what they leave to gain exceed tol"
+        return False, _UNFINISHED
 
 
 class SmallGains:
@@ -88,11 +88,13 @@ class SmallGains:
             return f"converged: {_PATIENCE} iterations gained less than tol, and no more is left"
         return None
 
-    def ended(self, success: bool, status: int, message: str) -> tuple[bool, str]:
+    def ended(self, flat: bool) -> tuple[bool, str]:
         """Return whether it has converged, and why."""
-        if status == _NO_STEP and self._leaves_little(1.0):
+        if flat:
+            return True, _FLAT
+        if self._leaves_little(1.0):
             return True, "converged: less than tol is left to gain, and rounding hides the rest"
-        return success, message
+        return False, _UNFINISHED
 
     def _leaves_little(self, relative: float) -> bool:
         return 0.5 * self._decrement.value() ** 2 <= self._tol * relative
@@ -120,14 +122,16 @@ class Level:
             return "converged: the slope is shorter than tol, and the last iterations gained less than tol / 100"
         return None
 
-    def ended(self, success: bool, status: int, message: str) -> tuple[bool, str]:
+    def ended(self, flat: bool) -> tuple[bool, str]:
         """Return whether it has converged, and why: where the slope is long it has not."""
-        if status == _NO_STEP and self._length <= _OF_TOL * self._tol:
+        if flat and self._length <= self._tol:
+            return True, _FLAT
+        if self._length <= _OF_TOL * self._tol:
             return (
                 True,
                 "converged: the slope is shorter than tol / 100, and rounding hides the rest",
             )
-        return success and self._length <= self._tol, message
+        return False, _UNFINISHED
 
 
 def gain_of_last(history: History, iterations: int) -> float:

@@ -25,6 +25,7 @@ from vastgp.linalg.leaves import from_vector
 # What L-BFGS itself ends by: where slopes are nothing, or an iteration gains nothing. A gain of ``tol^2 / 100`` ended
 # five of thirty fits of re-weighted bases, and predictions of three of these moved later by 6 to 23 times ``tol``.
 _NO_SLOPE = 1e-14
+_OUT_OF_ITERATIONS = 1  # how it numbers that
 
 
 @dataclass(frozen=True)
@@ -270,10 +271,10 @@ def _climb(
             )
             end = found.x, -float(found.fun) * scale
             converged, message = True, settled or ""
-            if settled is None:
-                converged, message = rule.ended(
-                    bool(found.success), found.status, str(found.message)
-                )
+            if found.status == _OUT_OF_ITERATIONS:
+                converged, message = False, f"stopped after {max_iter} iterations"
+            elif settled is None:
+                converged, message = rule.ended(flat=bool(found.success))
         except _OutOfTime:
             end = seen.best, -seen.least * scale
             converged, message = False, OUT_OF_TIME
