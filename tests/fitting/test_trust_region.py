@@ -71,6 +71,15 @@ def test_a_step_that_would_lead_down_is_not_taken_and_the_region_narrows():
     assert taken.value == pytest.approx(np.cos(2.7))
 
 
+def test_where_nothing_is_known_it_stays_and_the_region_narrows():
+    """Beyond a border there are no numbers; at a point without a slope there is no step."""
+    taken = stepped(lambda x: jnp.sum(jnp.log(2.0 - x)) + 100.0 * jnp.sum(x), np.array([1.9]), 1.0)
+    assert taken.point == 1.9 and taken.gain == 0.0
+    assert taken.radius == pytest.approx(0.25 * 0.9)
+    none = stepped(lambda x: -jnp.linalg.norm(x), np.zeros(2), 1.0)
+    assert np.all(none.point == 0.0) and np.isnan(none.expected) and none.radius == 0.25
+
+
 def test_at_a_maximum_nothing_moves():
     taken = stepped(lambda x: -jnp.sum(x**2), np.zeros(3), 1.0)
     np.testing.assert_array_equal(taken.point, np.zeros(3))

@@ -55,7 +55,9 @@ def trust_step(
     gain = jnp.where(jnp.isnan(there), -jnp.inf, there - value)
     well, badly = gain > _WELL * expected, ~(gain > _BADLY * expected)
     wider = jnp.where(well & ~inside, jnp.minimum(2.0 * radius, _MOST_RADIUS), radius)
-    radius = jnp.where(badly, 0.25 * jnp.minimum(radius, jnp.linalg.norm(moved)), wider)
+    length = jnp.linalg.norm(moved)
+    shorter = jnp.where(length < radius, length, radius)  # of no number the radius
+    radius = jnp.where(badly, 0.25 * shorter, wider)
     up = gain > 0.0
     return TrustStep(
         jnp.where(up, point + moved, point),

@@ -88,7 +88,8 @@ def fit_mixture_bound(
         for _ in range(count):
             point, taken = _bound_step(*state, model)
             state = point, taken.radius
-        return state, {"objective": float(taken.value), "gain": float(taken.gain)}
+        gain, left = float(taken.gain), float(taken.expected)
+        return state, {"objective": float(taken.value), "gain": gain, "left": left}
 
     start = (logits, center), jnp.asarray(FIRST_RADIUS, float)
     ((logits, _), _), loop = run.steps(
@@ -102,10 +103,11 @@ def fit_mixture_bound(
 
 
 def _gains_little(history: History, least: float) -> Stop | None:
-    gains = history.values["gain"][-_LITTLE_GAINS:]
-    if len(gains) < _LITTLE_GAINS or sum(gains) >= least:
-        return None
-    return Stop(_GAINS_LITTLE, True)
+    gains, left = history.values["gain"][-_LITTLE_GAINS:], history.last("left")
+    # a step that was not taken gains nothing and may have been expected to gain much
+    if len(gains) == _LITTLE_GAINS and sum(gains) < least and left < least:
+        return Stop(_GAINS_LITTLE, True)
+    return None
 
 
 class _Ascent(NamedTuple):
