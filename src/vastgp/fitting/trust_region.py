@@ -17,8 +17,8 @@ from jaxtyping import Array, Float
 # The first radius and the largest, and what part of the expected gain widens or narrows the region.
 FIRST_RADIUS, _MOST_RADIUS = 1.0, 1e3
 _WELL, _BADLY = 0.75, 0.25
-# Products with the second derivatives in a step.
-_MOST_PRODUCTS = 200
+# Products with the second derivatives in a step, at most; and what conjugate gradients end by before.
+_MOST_PRODUCTS, _SLOW = 200, 0.02
 
 
 class TrustStep(NamedTuple):
@@ -107,7 +107,10 @@ def _towards_maximum(
         # g^T p + p^T B p / 2 along d:  t r^T d - t^2 bend / 2
         gained = state.gained + length * (rest @ direction) - 0.5 * length**2 * bend
         rest = rest + length * bent
-        arrived = jnp.linalg.norm(rest) < enough
+        small = jnp.linalg.norm(rest) < enough
+        # what all gained is twice as much as so many like the last one would have (Nash and Sofer 1990)
+        slow = (state.products + 1) * (gained - state.gained) < _SLOW * gained
+        arrived = small | slow
         direction = rest + (rest @ rest) / squared * direction
         return _Search(
             moved, rest, direction, gained, state.products + 1, leaves | arrived, arrived & ~leaves

@@ -11,6 +11,7 @@ from estimators.classifier_conformance import AVERAGED, ClassifierConformance, s
 from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, DirectClassifier
 from vastgp.likelihoods import OneVsRest
+from vastgp.methods.direct import logistic_training
 from vastgp.options import Fixed, MeanField, Mixture, Subset, Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -57,6 +58,20 @@ def test_passes_over_the_rows_never_lower_the_bound():
     bounds = np.asarray(model.history_.objective)
     assert len(bounds) > 3
     assert np.all(np.diff(bounds) > -1e-6)
+
+
+def test_bounds_that_touch_farther_on_come_to_the_same_maximum_in_fewer_passes(monkeypatch):
+    """Without noise what is left shrinks slowly: each bound that is best where the last one led is near to that."""
+    X, _ = small_classes()
+    y = X[:, 0] > 0.1
+    given = {"kernel": "rbf", "num_basis": 20, "family": MeanField(max_iter=2000)}
+    far = DirectClassifier(**given).fit(X, y)
+    monkeypatch.setattr(logistic_training, "_FARTHER", 1.0)
+    near = DirectClassifier(**given).fit(X, y)
+    assert far.converged_ and near.converged_
+    assert far.n_iter_ < 0.7 * near.n_iter_
+    assert far.elbo_ == pytest.approx(near.elbo_, abs=0.05)
+    assert np.all(np.diff(far.history_.objective) > -1e-6)
 
 
 def test_both_bounds_classify_and_the_quadratic_one_is_higher():

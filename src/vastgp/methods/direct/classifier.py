@@ -76,9 +76,9 @@ class DirectClassifier(DirectBase, BaseGPClassifier):
     hyperparameters : {"subset", "fixed"} or Subset or Fixed, default "subset"
         ``"subset"``: kernel of highest evidence bound on 1000 rows (``Subset(rows=...)``). ``"fixed"``: the one given.
     tol : float, default 1e-4
-        Converged when more passes, by how their gains shrink, and then a step of Newton's method would raise the bounds
-        of all functions together by less than so many nats per row. With the exponential bound: when twenty iterations
-        of L-BFGS raise it by less than twice as many.
+        Converged when more passes, by how their gains shrink, would raise the bounds of all functions together by less
+        than a tenth of so many nats per row, and then a step of Newton's method by less than these. With the
+        exponential bound: when twenty iterations of L-BFGS raise it by less than twice as many.
     max_seconds, checkpoint, random_state, dtype, verbose
         As in `DirectRegressor`.
 

@@ -57,6 +57,9 @@ _OF_LEAST = 0.1
 # Parts of the means of a start, and squared deviations relative to the squared step between values, that are tried.
 _PARTS, _SHARES = (1.0, 0.5, 0.0), (1.0 / 4.0, 1.0 / 16.0)
 _ROUNDING = 1e-6  # of bounds that are the same
+# How much farther each bound is taken than the one before, beside those that bounds lead to, and how far at most; and
+# how far the logarithm of a variance.
+_FARTHER, _FARTHEST, _MOST_WIDENED, _TINY = 1.3, 30.0, 50.0, 1e-300
 # Of ``max_iter`` steps each pass over the rows, which renews the quadratic bound, counts so many.
 _STEPS_A_PASS = 10
 
@@ -149,6 +152,76 @@ def bounds_under_prior(
     return [(QuadraticLikelihood(0.0, 0.0, target, sums.gram), constant) for target in targets]
 
 
+class _Passes:
+    """Passes over the rows of one function: the bound that is best at some moments of the weights, then weights at it.
+
+    Each shrinks what is left to gain by a few per cent where classes are all but separated. A bound that is best
+    farther on than where the last one led is a bound, too: it is taken more and more times as far, as long as bounds
+    rise (Salakhutdinov and Roweis 2003).
+
+    Attributes
+    ----------
+    model : DiscreteModel
+        By the last bound.
+    constant : float
+        Of it.
+    """
+
+    def __init__(
+        self,
+        features: LabelledFeatures,
+        which: int | None,
+        recipe: Recipe,
+        first: tuple[DiscreteModel, float],
+    ) -> None:
+        self.model, self.constant = first
+        self._features, self._which, self._recipe = features, which, recipe
+        self._values = recipe.values(features.num_basis)
+        self._touching: Weights | None = None  # the bound under the prior touches at none
+
+    def moments(self, logits: DiscreteLogits) -> Weights:
+        """Return mean and variance of weights."""
+        return weights_moments(logits, self._values)
+
+    def touch(self, moments: Weights) -> None:
+        """Take the bound that is best at some moments."""
+        if self._touching is not moments:
+            likelihood, self.constant = quadratic_likelihood(self._features, self._which, moments)
+            self.model, self._touching = self._recipe.model(likelihood), moments
+
+    def __call__(self, state: Any, number: int, count: int) -> tuple[Any, dict[str, float]]:
+        """Make passes: logits, the moments that their bound is best at, how far the next ones go, and the bound."""
+        logits, touched, way, bound = state
+        for _ in range(count):
+            own = self.moments(logits)
+            at = _beyond(touched, own, float(way))
+            moved, highest = self._rested(logits, at)
+            if way > 1.0 and not highest >= bound:
+                at, way = own, np.float64(1.0)
+                moved, highest = self._rested(logits, at)
+            way = np.float64(min(_FARTHER * way, _FARTHEST))
+            logits, touched = moved, at
+            gain, bound = highest - float(bound), np.float64(highest)
+        return (logits, touched, way, bound), {"objective": highest, "gain": gain}
+
+    def _rested(self, logits: DiscreteLogits, at: Weights) -> tuple[DiscreteLogits, float]:
+        self.touch(at)
+        least = _OF_LEAST**2 * self._recipe.tol * self._recipe.rows
+        moved, bound = at_rest(logits, self.model, least)
+        # what process 0 has: it decides which bound is next
+        return moved, float(processes.from_first(np.array(bound + self.constant)))
+
+
+def _beyond(touched: Weights, own: Weights, way: float) -> Weights:
+    """Return moments so many times as far from those that a bound touched at as the ones that it led to."""
+    variance = np.maximum(touched.variance, _TINY)
+    widened = way * np.log(np.maximum(own.variance, _TINY) / variance)
+    return Weights(
+        touched.mean + way * (own.mean - touched.mean),
+        variance * np.exp(np.clip(widened, -_MOST_WIDENED, _MOST_WIDENED)),
+    )
+
+
 def fit_quadratic(
     features: LabelledFeatures,
     first: tuple[QuadraticLikelihood, float],
@@ -174,29 +247,11 @@ def fit_quadratic(
     name, least = _name(which), recipe.tol * recipe.rows
     with precision("float64"):
         start, model = _begin(first[0], which, recipe, run)
-        # model and constant of the last bound, and the logits at which it is best: of that under the prior none
-        constant, touching = first[1], None
-
-        def touch(logits: Any) -> None:
-            nonlocal model, constant, touching
-            if touching is not logits:
-                model, constant = _model_at(features, which, recipe, logits)
-                touching = logits
-
-        def renew(state: Any, number: int, count: int) -> tuple[Any, dict[str, float]]:
-            logits, touched, before = state
-            for _ in range(count):
-                touched = logits
-                touch(touched)
-                logits, bound = at_rest(touched, model, _OF_LEAST**2 * least)
-                bound += constant
-                gain, before = bound - float(before), np.float64(bound)
-            return (logits, touched, before), {"objective": bound, "gain": gain}
-
-        (logits, touched, _), passes = run.steps(
+        renew = _Passes(features, which, recipe, (model, first[1]))
+        (logits, touched, _, _), passes = run.steps(
             f"{name}passes",
             renew,
-            (start, start, np.float64(-np.inf)),
+            (start, renew.moments(start), np.float64(1.0), np.float64(-np.inf)),
             max_iter=max(recipe.family.max_iter // _STEPS_A_PASS, 1),
             chunk=1,
             should_stop=lambda _, history: _passes_gain_little(history, _OF_LEAST * least),
@@ -204,11 +259,11 @@ def fit_quadratic(
         )
         # without the time for more passes there is none for another; of none, the bound is still that of the prior
         if passes.num_iter:
-            touch(logits if passes.converged else touched)
-    found = last_in_time(improve(logits, model, recipe, run, name, share=share), run)
+            renew.touch(renew.moments(logits) if passes.converged else touched)
+    found = last_in_time(improve(logits, renew.model, recipe, run, name, share=share), run)
     last, history = found.fit, copy.deepcopy(passes.history)
     seconds = sum((records.seconds or [0.0])[-1] for records in (history, last.history))
-    bound = last.objective + constant
+    bound = last.objective + renew.constant
     gain = bound - (history.objective[-1] if len(history) else -np.inf)
     history.append(len(history) + 1, seconds, {"objective": bound, "gain": gain})
     fit = DiscreteFit(
@@ -305,12 +360,3 @@ def _begin(
     """Return where weights start at the quadratic bound that is best under the prior, and the model there."""
     model = recipe.model(first)
     return begin(model, normal_weights(first, 1.0), recipe, run, _name(which))[0], model
-
-
-def _model_at(
-    features: LabelledFeatures, which: int | None, recipe: Recipe, logits: DiscreteLogits
-) -> tuple[Any, float]:
-    """Return the model by the quadratic bound that is best at some logits, and the constant of the bound."""
-    weights = weights_moments(logits, recipe.values(features.num_basis))
-    likelihood, constant = quadratic_likelihood(features, which, weights)
-    return recipe.model(likelihood), constant

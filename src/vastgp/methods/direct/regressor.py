@@ -88,7 +88,8 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
         (``Subset(noise_floor=...)``). ``Fixed(noise_std=...)``: as given, in the units of inputs and target.
     tol : float, default 1e-5
         Converged when a step of Newton's method would raise the bound by less than so many nats per row. With a learned
-        noise, or a prior of several parts: when the steps that follow would, by how gains shrink.
+        noise, or a prior of several parts: when the steps that follow would, by how gains shrink. Of a mixture: when
+        ten steps together gained less than a tenth of that.
     max_seconds : float, optional
         Wall-clock budget of ``fit``. Where it ends within the pass over the rows, the model is of those that were read.
     checkpoint : path or SaveTo, optional
