@@ -17,7 +17,9 @@ from jaxtyping import Array, Float
 # The first radius and the largest, and what part of the expected gain widens or narrows the region.
 FIRST_RADIUS, _MOST_RADIUS = 1.0, 1e3
 _WELL, _BADLY = 0.75, 0.25
-# Products with the second derivatives in a step, at most; and what conjugate gradients end by before.
+# Products with the second derivatives in a step, at most. Conjugate gradients end before where as many products like
+# the last one gain less than this part of what all have gained (Nash and Sofer 1990; with a half, as there, steps left
+# plateaus late).
 _MOST_PRODUCTS, _SLOW = 200, 0.02
 
 
@@ -87,7 +89,7 @@ def _towards_maximum(
     """Return a step of a length of at most ``radius`` towards the maximum of ``g^T p + p^T B p / 2``, and its gain.
 
     Third, whether conjugate gradients came near to the maximum itself: to where the slope of the model is a part of
-    ``min(1/2, sqrt(|g|))`` of the first.
+    ``min(1/2, sqrt(|g|))`` of the first, or products gain little.
     """
     size = jnp.linalg.norm(slope)
     enough = jnp.minimum(0.5, jnp.sqrt(size)) * size
@@ -108,7 +110,6 @@ def _towards_maximum(
         gained = state.gained + length * (rest @ direction) - 0.5 * length**2 * bend
         rest = rest + length * bent
         small = jnp.linalg.norm(rest) < enough
-        # what all gained is twice as much as so many like the last one would have (Nash and Sofer 1990)
         slow = (state.products + 1) * (gained - state.gained) < _SLOW * gained
         arrived = small | slow
         direction = rest + (rest @ rest) / squared * direction
