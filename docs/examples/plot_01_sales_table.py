@@ -83,7 +83,7 @@ left.plot(mean[order], lw=2, label="mean")
 left.plot(sold[order], "k.", label="sold")
 left.set(xlabel="rows of the coming weeks, by their mean", ylabel="pieces", ylim=0)
 left.legend()
-importance_plot(*zip(*model.importance_, strict=True), ax=right)
+importance_plot(model.importance_, ax=right)
 plt.show()
 
 # %%

@@ -57,7 +57,7 @@ print(model.encoder_.summary())
 proba = model.predict_proba(later)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.4), layout="constrained")
 reliability_plot(later["back"], proba, model.classes_, bins=8, ax=left)
-importance_plot(*zip(*model.importance_, strict=True), ax=right)
+importance_plot(model.importance_, ax=right)
 plt.show()
 
 # %%

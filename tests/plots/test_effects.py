@@ -34,6 +34,15 @@ def test_importances_stand_in_order_from_the_top():
     assert heights[0] > heights[1]
 
 
+def test_importances_of_a_model_are_drawn_as_they_are_also_where_it_has_none():
+    given = [("a", 3.0, 0.1), ("b", 2.0, 0.2)]
+    ax = plots.importance_plot(given)
+    assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
+    none = plots.importance_plot([])
+    assert not none.patches and "no time was left" in none.texts[-1].get_text()
+
+
 def test_names_that_begin_alike_are_told_apart():
     names = [f"sensor_reading_channel_{i:02d}" for i in range(12)]
     ax = plots.importance_plot([*names, "short"], np.arange(13.0)[::-1], np.zeros(13))

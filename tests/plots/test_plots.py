@@ -389,6 +389,7 @@ def test_a_trace_reads_data_frames_and_refuses_what_is_no_history():
     (lambda: plots.importance_plot(["a", "b"], [2.0, 1.0], [1.0]), "errors: expected"),
     (lambda: plots.importance_plot(["a"], [2.0, 1.0], [1.0, 1.0]), "names: expected"),
     (lambda: plots.importance_plot(["a"], [2.0], [1.0], most=-1), "most: expected at least one"),
+    (lambda: plots.importance_plot(["a"], [2.0]), "drops, errors: give both"),
     (lambda: plots.effect_plot([1, 2], [1.0], [1.0], [1.0]), "values: expected"),
     (lambda: plots.effect_plot([1], [1.0], [1.0], [1.0], level=95), "level: expected"),
     (lambda: plots.forecast_plot([1], [1.0], [1.0], [0.0], [2.0], level=95), "level: expected"),

@@ -27,6 +27,8 @@ from vastgp.plots._style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_SHUFFLED = "Loss when an input is shuffled"
+
 
 def effect_plot(
     values: Any,
@@ -107,9 +109,9 @@ def _labels(values: np.ndarray) -> list[str]:
 
 
 def importance_plot(
-    names: Sequence[str],
-    drops: ArrayLike,
-    errors: ArrayLike,
+    names: Sequence[str] | Sequence[tuple[str, float, float]],
+    drops: ArrayLike | None = None,
+    errors: ArrayLike | None = None,
     *,
     most: int = 15,
     ax: Axes | None = None,
@@ -118,11 +120,12 @@ def importance_plot(
 
     Parameters
     ----------
-    names : sequence of str
-        Of the inputs, in decreasing order.
-    drops : array_like, shape (k,)
+    names : sequence of str, or of (str, float, float)
+        Of the inputs, in decreasing order; or all that is drawn of each, as ``importance_`` of the front doors. That is
+        empty where a budget left no time for it: the plot then says so.
+    drops : array_like, shape (k,), optional
         Loss of held-out log density without the input, in nats a row.
-    errors : array_like, shape (k,)
+    errors : array_like, shape (k,), optional
         Standard errors; the bars are two on either side.
     most : int, default 15
         Inputs drawn.
@@ -135,6 +138,13 @@ def importance_plot(
     """
     if most < 1:
         raise ValueError(f"most: expected at least one input to draw, got {most}")
+    if drops is None or errors is None:
+        if drops is not None or errors is not None:
+            raise ValueError("drops, errors: give both, or neither and names with both of each.")
+        parts: list[Any] = [*names]
+        if not parts:
+            return _without_importances(given_or_new(ax))
+        names, drops, errors = ([part[k] for part in parts] for k in range(3))
     drop, error = vector("drops", drops), vector("errors", errors)
     for part, each in (("errors", error), ("names", np.asarray(names, dtype=object))):
         same_length(part, each, drop)
@@ -145,12 +155,15 @@ def importance_plot(
     ax.errorbar(drop, at, xerr=2.0 * error, fmt="none", ecolor=ACCENT, elinewidth=1.6, capsize=3)
     ax.axvline(0.0, color=REFERENCE, lw=1.2)
     ax.set_yticks(at, plain_names(list(names)[:most], 18))
-    plain(
-        ax,
-        title="Loss when an input is shuffled",
-        xlabel="nats a row, ± 2 standard errors",
-        ylabel="",
-    )
+    plain(ax, title=_SHUFFLED, xlabel="nats a row, ± 2 standard errors", ylabel="")
+    return ax
+
+
+def _without_importances(ax: Axes) -> Axes:
+    said = "no time was left to shuffle inputs"
+    ax.text(0.5, 0.5, said, transform=ax.transAxes, ha="center", color=REFERENCE)
+    plain(ax, title=_SHUFFLED, xlabel="", ylabel="")
+    ax.set_axis_off()
     return ax
 
 
