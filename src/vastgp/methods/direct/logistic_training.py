@@ -60,6 +60,8 @@ _ROUNDING = 1e-6  # of bounds that are the same
 # How much farther each bound is taken than the one before, beside those that bounds lead to, and how far at most; and
 # how far the logarithm of a variance.
 _FARTHER, _FARTHEST, _MOST_WIDENED, _TINY = 1.3, 30.0, 50.0, 1e-300
+# Passes in a row that must leave little to gain.
+_AGREE = 5
 # Of ``max_iter`` steps each pass over the rows, which renews the quadratic bound, counts so many.
 _STEPS_A_PASS = 10
 
@@ -274,7 +276,10 @@ def fit_quadratic(
 
 
 def _passes_gain_little(history: History, least: float) -> Stop | None:
-    if left_by_gains(history) >= least:
+    gains = history.values["gain"]
+    # where weights begin to change sides passes gain nothing for a while, and then more each
+    left = [left_by_gains(gains[: len(gains) - before]) for before in range(_AGREE)]
+    if max(left) >= least:
         return None
     return Stop("converged: more passes would raise the bound by less than tol per row", True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,7 +183,10 @@ def fit_mean_field(
         return (point, follows), {"objective": bound, "left": left, "gain": gain}
 
     def stop(seen: Any, history: History) -> Stop | None:
-        left = max(seen["left"], left_by_gains(history) if alternates(model) else seen["gain"])
+        left = max(
+            seen["left"],
+            left_by_gains(history.values["gain"]) if alternates(model) else seen["gain"],
+        )
         # a round of offers may find nothing, and the next one 0.05 nats
         if learns_spacings and max(history.values["left"][-2:]) >= least:
             return None
@@ -198,9 +202,8 @@ def fit_mean_field(
     return DiscreteFit.of_loop(logits, loop)
 
 
-def left_by_gains(history: History) -> float:
+def left_by_gains(gains: Sequence[float]) -> float:
     """Return what more steps would gain and the last one has, where each gains a share of what the one before did."""
-    gains = history.values["gain"]
     if len(gains) < 3:  # the first one may be from nothing
         return np.inf
     share = gains[-1] / max(gains[-2], np.finfo(float).tiny)
