@@ -201,10 +201,11 @@ class _Passes:
             if way > 1.0 and not highest >= bound:
                 at, way = own, np.float64(1.0)
                 moved, highest = self._rested(logits, at)
+            gain, went = highest - float(bound), float(way)
+            logits, touched, bound = moved, at, np.float64(highest)
             way = np.float64(min(_FARTHER * way, _FARTHEST))
-            logits, touched = moved, at
-            gain, bound = highest - float(bound), np.float64(highest)
-        return (logits, touched, way, bound), {"objective": highest, "gain": gain}
+        said = {"objective": highest, "gain": gain, "way": went}
+        return (logits, touched, way, bound), said
 
     def _rested(self, logits: DiscreteLogits, at: Weights) -> tuple[DiscreteLogits, float]:
         self.touch(at)
@@ -267,7 +268,7 @@ def fit_quadratic(
     seconds = sum((records.seconds or [0.0])[-1] for records in (history, last.history))
     bound = last.objective + renew.constant
     gain = bound - (history.objective[-1] if len(history) else -np.inf)
-    history.append(len(history) + 1, seconds, {"objective": bound, "gain": gain})
+    history.append(len(history) + 1, seconds, {"objective": bound, "gain": gain, "way": 1.0})
     fit = DiscreteFit(
         last.logits, bound, len(history), passes.reason if last.converged else last.reason,
         passes.converged and last.converged, history,
@@ -276,9 +277,12 @@ def fit_quadratic(
 
 
 def _passes_gain_little(history: History, least: float) -> Stop | None:
-    gains = history.values["gain"]
+    ways = history.values["way"]
+    # what a pass gains is in proportion to how far its bound was taken
+    gains = [gain / way for gain, way in zip(history.values["gain"], ways, strict=True)]
     # where weights begin to change sides passes gain nothing for a while, and then more each
-    left = [left_by_gains(gains[: len(gains) - before]) for before in range(_AGREE)]
+    last = range(max(len(gains) - _AGREE, 0), len(gains))
+    left = [ways[k] * left_by_gains(gains[: k + 1]) for k in last]
     if max(left) >= least:
         return None
     return Stop("converged: more passes would raise the bound by less than tol per row", True)
