@@ -144,7 +144,8 @@ LONGER: dict[str, Longer] = {
         {"tol": 1e-5}, 1e-4, NATS,
     ),
     "DirectRegressor": Longer(
-        "DirectRegressor", {"num_basis": 100}, {"tol": 1e-6, "family": MeanField(max_iter=20_000)}, 1e-5, NATS
+        "DirectRegressor", {"num_basis": 100}, {"family": MeanField(max_iter=250)}, 1e-5, NATS,
+        "vastgp.methods.direct.training._rests",
     ),
     "DirectRegressor, mixture": Longer(
         "DirectRegressor", {"num_basis": 50, "family": "mixture"},

@@ -182,24 +182,25 @@ def fit_mean_field(
             point, bound = taken.point, float(taken.bound)
         return (point, follows), {"objective": bound, "left": left, "gain": gain}
 
-    def stop(seen: Any, history: History) -> Stop | None:
-        left = max(
-            seen["left"],
-            left_by_gains(history.values["gain"]) if alternates(model) else seen["gain"],
-        )
-        # a round of offers may find nothing, and the next one 0.05 nats
-        if learns_spacings and max(history.values["left"][-2:]) >= least:
-            return None
-        return Stop(_CONVERGED, True) if left < least else None
-
     start = tilted_from(logits, model), np.zeros(())
     (point, _), loop = run.steps(
-        name, step, start, max_iter=max_iter, chunk=1, should_stop=stop, share=share
-    )
+        name, step, start, max_iter=max_iter, chunk=1, share=share,
+        should_stop=lambda _, history: _rests(history, model, learns_spacings, least),
+    )  # fmt: skip
     logits = logits_of(point, model)
     if not len(loop.history):  # no time for a step
         loop.history.append(1, 0.0, {"objective": float(value_and_slope(logits, model)[0])})
     return DiscreteFit.of_loop(logits, loop)
+
+
+def _rests(
+    history: History, model: DiscreteModel, learns_spacings: bool, least: float
+) -> Stop | None:
+    gains, left = history.values["gain"], history.values["left"]
+    # a round of offers may find nothing, and the next one 0.05 nats
+    most = max(left[-2:] if learns_spacings else left[-1:])
+    most = max(most, left_by_gains(gains) if alternates(model) else gains[-1])
+    return Stop(_CONVERGED, True) if most < least else None
 
 
 def left_by_gains(gains: Sequence[float]) -> float:
