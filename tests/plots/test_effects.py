@@ -39,6 +39,8 @@ def test_importances_of_a_model_are_drawn_as_they_are_also_where_it_has_none():
     ax = plots.importance_plot(given)
     assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
+    alone = plots.importance_plot([("a", 3.0, np.inf)])
+    assert [bar.get_width() for bar in alone.patches] == [3.0]
     none = plots.importance_plot([])
     assert not none.patches and "no time was left" in none.texts[-1].get_text()
 

@@ -109,7 +109,7 @@ def _labels(values: np.ndarray) -> list[str]:
 
 
 def importance_plot(
-    names: Sequence[str] | Sequence[tuple[str, float, float]],
+    names: Sequence[str] | Sequence[tuple[Any, ...]],
     drops: ArrayLike | None = None,
     errors: ArrayLike | None = None,
     *,
@@ -122,7 +122,7 @@ def importance_plot(
     ----------
     names : sequence of str, or of (str, float, float)
         Of the inputs, in decreasing order; or all that is drawn of each, as ``importance_`` of the front doors. That is
-        empty where a budget left no time for it: the plot then says so.
+        empty where a budget left no time for it: the plot then says so. An infinite error there has no bar.
     drops : array_like, shape (k,), optional
         Loss of held-out log density without the input, in nats a row.
     errors : array_like, shape (k,), optional
@@ -145,6 +145,8 @@ def importance_plot(
         if not parts:
             return _without_importances(given_or_new(ax))
         names, drops, errors = ([part[k] for part in parts] for k in range(3))
+        # of a single row there is none
+        errors = np.nan_to_num(errors, posinf=0.0)
     drop, error = vector("drops", drops), vector("errors", errors)
     for part, each in (("errors", error), ("names", np.asarray(names, dtype=object))):
         same_length(part, each, drop)

@@ -125,15 +125,13 @@ def importance_figure(data: ReportData) -> list[str]:
     """What is lost without each input."""
     if not data.importance:
         return []
-    names, drops, errors = zip(*(one[:3] for one in data.importance), strict=True)
-    losses = np.asarray(drops, dtype=np.float64), np.nan_to_num(errors, posinf=0.0)
     return [
         _drawn(
-            partial(plots.importance_plot, names, *losses),
+            partial(plots.importance_plot, data.importance),
             "importance",
             f"Loss of log density of {data.about} rows when each input is shuffled",
             "Of two inputs that tell the same, each can be done without.",
-            height=1.3 + 0.26 * min(len(names), 15),
+            height=1.3 + 0.26 * min(len(data.importance), 15),
         )
     ]
 

@@ -96,10 +96,9 @@ def fit_mixture_bound(
         name, step, start, max_iter=max_iter, chunk=1,
         should_stop=lambda _, history: _gains_little(history, _OF_TOL * tol * rows),
     )  # fmt: skip
-    if not len(loop.history):  # no time for a step
-        bound = float(mixture_elbo_bound(logits, center, model, logarithmic=True))
-        loop.history.append(1, 0.0, {"objective": bound})
-    return DiscreteFit.of_loop(logits, loop)
+    return DiscreteFit.of_loop(
+        logits, loop, lambda: mixture_elbo_bound(logits, center, model, logarithmic=True)
+    )
 
 
 def _gains_little(history: History, least: float) -> Stop | None:

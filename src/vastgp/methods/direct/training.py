@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,8 +68,12 @@ class DiscreteFit:
     history: History = field(default_factory=History)
 
     @classmethod
-    def of_loop(cls, logits: DiscreteLogits, loop: LoopResult) -> DiscreteFit:
-        """Return where steps ended, of which at least one is on record."""
+    def of_loop(
+        cls, logits: DiscreteLogits, loop: LoopResult, bound: Callable[[], Any] | None = None
+    ) -> DiscreteFit:
+        """Return where steps ended; ``bound`` computes it where there was no time for one."""
+        if bound is not None and not len(loop.history):
+            loop.history.append(1, 0.0, {"objective": float(bound())})
         return cls(
             logits, loop.history.last("objective"), max(loop.num_iter, 1), loop.reason,
             loop.converged, loop.history,
@@ -188,9 +192,7 @@ def fit_mean_field(
         should_stop=lambda _, history: _rests(history, model, learns_spacings, least),
     )  # fmt: skip
     logits = logits_of(point, model)
-    if not len(loop.history):  # no time for a step
-        loop.history.append(1, 0.0, {"objective": float(value_and_slope(logits, model)[0])})
-    return DiscreteFit.of_loop(logits, loop)
+    return DiscreteFit.of_loop(logits, loop, lambda: value_and_slope(logits, model)[0])
 
 
 def _rests(
