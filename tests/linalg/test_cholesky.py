@@ -7,13 +7,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from vastgp.linalg.cholesky import (
-    FactorizationError,
-    _blas,
-    blas_threads,
-    factorize,
-    one_blas_thread,
-)
+from vastgp.linalg.cholesky import FactorizationError, factorize
+from vastgp.linalg.threads import _blas, blas_threads, one_blas_thread
 from vastgp.solvers.linear_model import line_of_few, of_average
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from vastgp.linalg import small_systems
-from vastgp.linalg.small_systems import is_available, solve_each_on_host
+from vastgp.linalg.lapack_pointers import is_available
+from vastgp.linalg.small_systems import solve_each_on_host
 
 
 def systems(count, size, sides=2, seed=0):

@@ -12,7 +12,8 @@ from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.linalg.cholesky import FactorizationError, blas_threads
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.threads import blas_threads
 from vastgp.solvers.averaged_lines import AveragedLines
 from vastgp.solvers.averaged_posterior import LEAST_WEIGHT, AveragedPosterior, around_optimum
 from vastgp.solvers.exact_posterior import ExactPosterior

@@ -17,7 +17,7 @@ from scipy.special import digamma, logsumexp, polygamma
 
 from vastgp.kernels import Kernel, Sum
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.linalg.cholesky import blas_threads
+from vastgp.linalg.threads import blas_threads
 
 # Mean and standard deviation of logarithms. Lengthscales are relative to the distance of two random rows, sqrt(2 d);
 # amplitude and noise to the variance of the target. Chosen by the log density of unseen rows on a hundred and sixty

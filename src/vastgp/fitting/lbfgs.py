@@ -19,8 +19,9 @@ from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.newton_decrement import MEMORY
 from vastgp.fitting.progress import Progress
-from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
+from vastgp.linalg.cholesky import FactorizationError
 from vastgp.linalg.leaves import from_vector
+from vastgp.linalg.threads import one_blas_thread
 
 # What L-BFGS itself ends by: where slopes are nothing, or an iteration gains nothing. A gain of ``tol^2 / 100`` ended
 # five of thirty fits of re-weighted bases, and predictions of three of these moved later by 6 to 23 times ``tol``.

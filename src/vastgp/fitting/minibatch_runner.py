@@ -18,7 +18,7 @@ from vastgp.data.devices import on_every_device, on_first_device, over_devices
 from vastgp.data.joint_programs import JointProgram, Own
 from vastgp.data.padding import repeat_last
 from vastgp.linalg.alone import alone
-from vastgp.linalg.cholesky import blas_threads
+from vastgp.linalg.threads import blas_threads
 
 # Of steps that factorise matrices. They must not be given to XLA's concurrency-optimised scheduler of the CPU (JAX
 # 0.10.2): with it the end of a step can get lost, and the program waits for ever.

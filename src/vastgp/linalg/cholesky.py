@@ -1,130 +1,33 @@
 """Cholesky factorisation of matrices of some thousand rows on the host, with a jitter that grows only when it must.
 
-SciPy's LAPACK is used, not JAX's: on two cores potrf takes 0.6-0.85 of the time of ``jax.numpy.linalg.cholesky``
-(n = 1000 to 4000, float64), and potri makes the inverse that gradients need in half the time of the two triangular
-solves JAX offers instead (n = 1000: 21 ms for factor and inverse against 43 ms; n = 4000: 0.68 s against 1.8 s).
+SciPy's LAPACK is used (`vastgp.linalg.tiled_factor`), not JAX's: on two cores potrf takes 0.6-0.85 of the time of
+``jax.numpy.linalg.cholesky`` (n = 1000 to 4000, float64), and potri makes the inverse that gradients need in half the
+time of the two triangular solves JAX offers instead (n = 1000: 17 ms for factor and inverse against 43 ms; n = 4000:
+0.76 s against 1.8 s).
 """
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-from threadpoolctl import ThreadpoolController
+
+from vastgp.linalg import lapack_pointers
+from vastgp.linalg.threads import blas_threads
+from vastgp.linalg.tiled_factor import factorize_in_place, invert_in_place, solve_in_place
 
 # Relative to the mean of the diagonal. In float64 the first is far below every noise level in use.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
-# Up to this many rows one thread. Two are at most a third faster there (factor and inverse: n = 300: 1.8 ms against 1.4
-# ms of one, n = 1000: 21 ms against 29 ms), and where other programs use the cores, as in a cross-validation, threads
-# of OpenBLAS wait for each other by spinning (n = 300: 13 ms against 1.5 ms, n = 1000: 810 ms against 34 ms).
-_MOST_ROWS_ON_ONE_THREAD = 1000
-
-
 # A symmetric matrix, or what writes what stands on and above its diagonal.
 ToFactorize = np.ndarray | Callable[[np.ndarray], None]
 
 
 class FactorizationError(np.linalg.LinAlgError):
     """A covariance matrix could not be factorised; the message says what was tried and what to change."""
-
-
-@contextmanager
-def blas_threads(num_rows: int) -> Iterator[None]:
-    """Use one BLAS thread inside the block when matrices are small, and as many as before otherwise."""
-    if num_rows > _MOST_ROWS_ON_ONE_THREAD:
-        yield
-    else:
-        with _LIMIT:
-            yield
-
-
-def threads_of_products(rows: np.ndarray) -> AbstractContextManager[None]:
-    """Use one BLAS thread inside the block when products ``rows^T rows`` take no longer than those of small matrices.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, p)
-    """
-    n, p = rows.shape
-    return blas_threads(round((float(n) * p * p) ** (1.0 / 3.0)))
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Use one BLAS thread inside the block, but as many as before in what the context manager given surrounds.
-
-    For an optimiser of few numbers, whose own work is nothing: a step of L-BFGS over 7 of them took 2.4 ms of two busy
-    cores.
-    """
-    with _LIMIT:
-        yield _lifted
-
-
-@contextmanager
-def _lifted() -> Iterator[None]:
-    _LIMIT.give()
-    try:
-        yield
-    finally:
-        _LIMIT.take()
-
-
-def cores() -> int:
-    """Return how many cores the process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-
-
-class _Limit:
-    """One thread for all that ask for it, from the first of them to the last: the number is that of the process.
-
-    Each on its own would find the other's one thread there and leave it behind: two fits in threads, of which the first
-    ends before the second, left all later ones on one.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._holders = threading.Lock(), 0
-        self._limiter: Any = None
-
-    def take(self) -> None:
-        """Set one thread, if nobody has."""
-        with self._lock:
-            # asking is a tenth of the time of setting a limit and lifting it
-            if self._holders == 0 and any(
-                each.get_num_threads() != 1 for each in _blas().lib_controllers
-            ):
-                self._limiter = _blas().limit(limits=1, user_api="blas")
-            self._holders += 1
-
-    def give(self) -> None:
-        """Set as many as before, if nobody else needs one."""
-        with self._lock:
-            self._holders -= 1
-            if self._holders == 0 and self._limiter is not None:
-                self._limiter.restore_original_limits()
-                self._limiter = None
-
-    def __enter__(self) -> None:
-        self.take()
-
-    def __exit__(self, *_: object) -> None:
-        self.give()
-
-
-_LIMIT = _Limit()
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
 
 
 @dataclass(frozen=True)
@@ -151,16 +54,21 @@ class Cholesky:
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return ``A^-1 right``."""
-        with blas_threads(len(self.lower)):
-            solution, info = lapack.dpotrs(self.lower, right, lower=1)
-        _check(info, "potrs")
-        return solution
+        return self._solve(right, half=False)
 
     def half_solve(self, right: np.ndarray) -> np.ndarray:
         """Return ``L^-1 right``, whose squared column norms are ``diag(right^T A^-1 right)``."""
+        return self._solve(right, half=True)
+
+    def _solve(self, right: np.ndarray, half: bool) -> np.ndarray:
+        if _takes_tiles(self.lower):
+            solution = np.array(right, np.float64, order="F")
+            solve_in_place(self.lower, solution, half=half)
+            return solution
         with blas_threads(len(self.lower)):
-            solution, info = lapack.dtrtrs(self.lower, right, lower=1)
-        _check(info, "trtrs")
+            solve = lapack.dtrtrs if half else lapack.dpotrs
+            solution, info = solve(self.lower, right, lower=1)
+        _check(info, solve.__name__)
         return solution
 
     def inverse_diagonal(self) -> np.ndarray:
@@ -172,6 +80,9 @@ class Cholesky:
 
     def into_inverse(self) -> np.ndarray:
         """Return ``A^-1`` in the lower triangle of the factor's own memory: the factor is used up."""
+        if _takes_tiles(self.lower) and self.lower.flags.writeable:
+            invert_in_place(self.lower)
+            return self.lower
         with blas_threads(len(self.lower)):
             inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=1)
         _check(info, "potri")
@@ -232,10 +143,8 @@ def factorize(
                 raise FactorizationError(f"{what} holds NaN or infinity on its diagonal. {advice}")
         jitter = relative * mean_diagonal
         lower.reshape(-1, order="A")[:: size + 1] += added_diagonal + jitter
-        with blas_threads(size):
-            _, info = lapack.dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         # potrf lets NaN pass: the last pivot depends on every entry
-        if info == 0 and np.isfinite(lower[-1, -1]):
+        if _factorize(lower) and np.isfinite(lower[-1, -1]):
             return Cholesky(lower, jitter)
     write(lower.T)
     matrix = np.triu(lower.T) + np.triu(lower.T, 1).T
@@ -245,6 +154,19 @@ def factorize(
         f"{what} ({size} x {size}) could not be factorised, with jitter up to {jitters[-1]:.0e} of its mean diagonal "
         f"({mean_diagonal:.3g}); estimated condition number {_condition(matrix, added_diagonal)}. {advice}"
     )
+
+
+def _factorize(lower: np.ndarray) -> bool:
+    if _takes_tiles(lower):
+        return factorize_in_place(lower)
+    with blas_threads(len(lower)):
+        _, info = lapack.dpotrf(lower, lower=1, clean=0, overwrite_a=1)
+    return bool(info == 0)
+
+
+def _takes_tiles(lower: np.ndarray) -> bool:
+    in_order = lower.flags.f_contiguous and lower.dtype == np.float64
+    return bool(in_order and len(lower) and lapack_pointers.is_available())
 
 
 def _condition(matrix: np.ndarray, added_diagonal: float | np.ndarray) -> str:

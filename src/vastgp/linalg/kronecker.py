@@ -18,7 +18,8 @@ from jax import lax
 from jaxtyping import Array, Float
 from scipy.linalg import eigh
 
-from vastgp.linalg.cholesky import FactorizationError, blas_threads
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.threads import blas_threads
 
 
 def kron_product(factors: Sequence[Array], vectors: Float[Array, "C c"]) -> Float[Array, "C r"]:

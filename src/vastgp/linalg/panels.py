@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.threads import one_blas_thread
 
 # Rows of a panel: products of matrices with less in any direction lose some of their rate, and the diagonal blocks,
 # which are half empty, are few.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vastgp.linalg.cholesky import threads_of_products
+from vastgp.linalg.threads import threads_of_products
 
 
 def row_space(features: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -2,22 +2,19 @@
 
 XLA gives each matrix of a batch to LAPACK too, between two transpositions and a copy of it: factor and half a solution
 took 0.62 ms of two cores for 256 rows and 3.3 for 512, here 0.2 and 1.0. SciPy's own functions hold Python's lock
-while they work; its pointers to LAPACK (`scipy.linalg.cython_lapack`, of which XLA has its LAPACK as well) do not.
+while they work; its pointers to LAPACK do not.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import cython_lapack
 
-from vastgp.linalg.cholesky import cores, one_blas_thread
+from vastgp.linalg.lapack_pointers import LOWER, PLAIN, integer, routine
+from vastgp.linalg.threads import cores, one_blas_thread
 
 # Operations that are worth a thread.
 _WORTH_A_THREAD = 2_000_000
@@ -58,43 +55,17 @@ def solve_each_on_host(
 def _solve_some(K: np.ndarray, found: np.ndarray, which: range, half: bool) -> None:
     """Solve some of the systems in place, one after the other in one piece of memory that a core has near by."""
     _, sides, h = found.shape
-    potrf, solve = _routine("dpotrf", 5), _routine("dtrtrs", 10) if half else _routine("dpotrs", 8)
+    potrf, solve = routine("dpotrf", 5), routine("dtrtrs", 10) if half else routine("dpotrs", 8)
     factor, info = np.empty((h, h)), ctypes.c_int(0)
-    size, columns = (ctypes.byref(ctypes.c_int(number)) for number in (h, sides))
-    lower, plain = (ctypes.byref(ctypes.c_char(letter)) for letter in (b"L", b"N"))
+    size, columns = integer(h), integer(sides)
     to_factor, to_info = factor.ctypes.data, ctypes.byref(info)
-    before = (lower, plain, plain) if half else (lower,)
+    before = (LOWER, PLAIN, PLAIN) if half else (LOWER,)
     for i in which:
         factor[...] = K[i]
-        potrf(lower, size, to_factor, size, to_info)
+        potrf(LOWER, size, to_factor, size, to_info)
         # potrf lets NaN pass: the last pivot depends on every entry
         if info.value == 0 and np.isfinite(factor[-1, -1]):
             to_right = found[i].ctypes.data
             solve(*before, size, columns, to_factor, size, to_right, size, to_info)
         else:
             found[i] = np.nan
-
-
-@cache
-def is_available() -> bool:
-    """Whether integers of SciPy's LAPACK are C's, as in all that SciPy itself distributes."""
-    return b"int *" in _signature("dpotrf")
-
-
-def _signature(name: str) -> bytes:
-    return _of_capsule("GetName", ctypes.c_char_p)(cython_lapack.__pyx_capi__[name])
-
-
-@cache
-def _routine(name: str, arguments: int) -> Callable[..., None]:
-    """Return a routine of SciPy's LAPACK, whose arguments are all pointers; it lets go of Python's lock."""
-    get = _of_capsule("GetPointer", ctypes.c_void_p, ctypes.c_char_p)
-    address: Any = get(cython_lapack.__pyx_capi__[name], _signature(name))
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(address)
-
-
-def _of_capsule(name: str, result: type, *arguments: type) -> Callable[..., Any]:
-    # by its name as an item: an object of its own, as types of arguments are set on it
-    function = ctypes.pythonapi[f"PyCapsule_{name}"]
-    function.restype, function.argtypes = result, (ctypes.py_object, *arguments)
-    return function

@@ -14,8 +14,8 @@ from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.linalg.cholesky import blas_threads, threads_of_products
 from vastgp.linalg.row_space import row_space
+from vastgp.linalg.threads import blas_threads, threads_of_products
 from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
 from vastgp.solvers.leading_directions import leading_directions
 from vastgp.solvers.left_out import LeftOut

@@ -29,7 +29,8 @@ from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.dense import dense_cross_slope
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.kernels.metric import number_of_inputs
-from vastgp.linalg.cholesky import Cholesky, blas_threads, factorize
+from vastgp.linalg.cholesky import Cholesky, factorize
+from vastgp.linalg.threads import blas_threads
 
 # Of the process: rough enough for noise that jumps, smooth enough to average over many rows.
 _FORM = "matern52"

@@ -19,7 +19,8 @@ from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.kernels.products import OF_VALUE
-from vastgp.linalg.cholesky import blas_threads, factorize
+from vastgp.linalg.cholesky import factorize
+from vastgp.linalg.threads import blas_threads
 from vastgp.solvers.neighbour_weights import row_weights
 from vastgp.solvers.neighbourhoods import Neighbours, weighted_moments
 from vastgp.solvers.prior_draws import PriorDraws

@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, Float
 
 from vastgp import _accelerator
 from vastgp.linalg.alone import run_alone
-from vastgp.linalg.small_systems import is_available, solve_each_on_host
+from vastgp.linalg.lapack_pointers import is_available
+from vastgp.linalg.small_systems import solve_each_on_host
 from vastgp.solvers.neighbour_systems import half_solved, of_parts, solve_each
 from vastgp.solvers.neighbourhoods import Neighbours, local_systems
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float, Int
 
-from vastgp.linalg.cholesky import blas_threads, cores
+from vastgp.linalg.threads import blas_threads, cores
 
 _POWER_STEPS = 5
 

@@ -33,7 +33,7 @@ from vastgp.data.devices import rows_over_devices
 from vastgp.data.tiles import Tile
 from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.sufficient_statistics import feature_matrix
-from vastgp.linalg.cholesky import blas_threads
+from vastgp.linalg.threads import blas_threads
 from vastgp.solvers.least_squares import BlockedBasis, slope_through_features
 
 _ADVICE = "Raise noise_floor, or use dtype='float64'."

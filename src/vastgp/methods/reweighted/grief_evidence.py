@@ -32,7 +32,8 @@ from vastgp.fitting.scaled_evidence import ScaledEvidence
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.alone import run_alone
-from vastgp.linalg.cholesky import blas_threads, factorize
+from vastgp.linalg.cholesky import factorize
+from vastgp.linalg.threads import blas_threads
 
 # Rows whose features are made at a time.
 _BLOCK_ROWS = 2048

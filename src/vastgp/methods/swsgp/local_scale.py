@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma
 
 from vastgp.likelihoods.locally_scaled import student_log_density
-from vastgp.linalg.cholesky import one_blas_thread
+from vastgp.linalg.threads import one_blas_thread
 
 # Of the logarithms of prior worth and reach, of half of those of the degrees of freedom, of c, of b, p and log kappa.
 _BOUNDS = ((-5.0, 6.0), (0.0, 7.0), (-4.0, 0.5), (-12.0, 12.0), (0.0, 2.0), (0.0, 2.0), (-8.0, 3.0))

@@ -15,7 +15,7 @@ from vastgp.data.ranked_neighbours import RankedIndex
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, LocallyScaled
-from vastgp.linalg.cholesky import blas_threads
+from vastgp.linalg.threads import blas_threads
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
 from vastgp.methods.swsgp.options import Nearest
 from vastgp.solvers.neighbour_posterior import NeighbourPosterior

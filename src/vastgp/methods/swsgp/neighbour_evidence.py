@@ -18,8 +18,9 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.linalg.alone import run_alone
-from vastgp.linalg.cholesky import FactorizationError, blas_threads
+from vastgp.linalg.cholesky import FactorizationError
 from vastgp.linalg.leaves import from_vector
+from vastgp.linalg.threads import blas_threads
 from vastgp.solvers.neighbour_systems import solve_each
 from vastgp.solvers.neighbourhoods import Neighbours, conditional_variance, local_systems
 

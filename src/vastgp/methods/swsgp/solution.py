@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from vastgp.data import processes
 from vastgp.fitting.clock import now
-from vastgp.linalg.cholesky import one_blas_thread
+from vastgp.linalg.threads import one_blas_thread
 from vastgp.methods.swsgp.patches import patch_inverse, patches_of
 from vastgp.methods.swsgp.sparse_system import SparseSystem
 

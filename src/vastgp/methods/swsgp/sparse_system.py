@@ -18,7 +18,7 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
 from vastgp.likelihoods.rowwise import by_rows
-from vastgp.linalg.cholesky import blas_threads
+from vastgp.linalg.threads import blas_threads
 from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.solvers.neighbour_weights import row_weights
 
