@@ -18,7 +18,7 @@ from vastgp.fitting.clock import now
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Run
-from vastgp.fitting.sums import or_sum, two_parts
+from vastgp.fitting.sums import evidence_of_trials, or_sum, two_parts
 from vastgp.kernels import RBF, Linear, Matern12, Matern32, Matern52, Sum
 from vastgp.kernels.matrices import covariance
 from vastgp.likelihoods import Gaussian
@@ -98,6 +98,31 @@ def test_some_rows_say_whether_a_sum_is_looked_for_on_all():
     beside = Counted(X, y)
     assert or_sum(beside, one, few=ExactEvidence(X[::2], y[::2]), **how) is one
     assert beside.asked == len(two_parts(one.params[0], 2)) == 3
+
+
+def test_many_rows_are_asked_for_the_best_of_beginnings_that_a_few_of_them_tell(monkeypatch):
+    X, y = stepped(900)
+    _, one = likeliest(X[::2], y[::2])
+    how = {"noise_floor": 1e-6, "tol": 1e-3}
+    assert evidence_of_trials(X[:800], y[:800], np.random.default_rng(0)) is None
+    trials = evidence_of_trials(X, y, np.random.default_rng(0))
+    assert trials.num_rows == 500
+    rows = {row.tobytes() for row in np.column_stack([X, y])}
+    assert {row.tobytes() for row in np.column_stack([trials.X, trials.y])} < rows
+    alone, beside = Counted(X, y), Counted(X, y)
+    both, found = or_sum(alone, one, **how), or_sum(beside, one, trials=trials, **how)
+    assert isinstance(found.params[0], Sum)
+    assert found.value > both.value - 0.02 * (both.value - one.value)
+    assert beside.asked < 0.7 * alone.asked
+    # a beginning that the clock ended on few rows says nothing of many
+    climb = sums.fit_evidence
+
+    def late(by, *args, **options):
+        assert by is trials
+        return replace(climb(by, *args, **options), message=OUT_OF_TIME)
+
+    monkeypatch.setattr(sums, "fit_evidence", late)
+    assert or_sum(alone, one, trials=trials, **how) is one
 
 
 def test_a_sum_of_some_rows_that_the_clock_ended_is_not_taken_for_one_of_all(monkeypatch):

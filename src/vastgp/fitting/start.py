@@ -21,7 +21,7 @@ from vastgp.fitting.clock import deadline_in, now, seconds_until
 from vastgp.fitting.exact_evidence import ExactEvidence, resolving_rate
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.lbfgs import LbfgsResult, best_of
-from vastgp.fitting.sums import or_sum
+from vastgp.fitting.sums import evidence_of_trials, or_sum
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian
@@ -138,7 +138,8 @@ def start_from_exact_gp(
         if _has_parts(len(y)):
             few = ExactEvidence(*some_rows(X, y, _PART_ROWS, generator))
         best = or_sum(
-            ExactEvidence(X, y), best, few=few, noise_floor=noise_floor, tol=LOOSE_TOL, deadline=deadline
+            ExactEvidence(X, y), best, few=few, trials=evidence_of_trials(X, y, generator),
+            noise_floor=noise_floor, tol=LOOSE_TOL, deadline=deadline,
         )  # fmt: skip
     fitted, likelihood = best.params
     left, least = seconds_until(deadline), 0.0 if evidence is None else _OTHER_SECONDS

@@ -22,7 +22,7 @@ from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Run
 from vastgp.fitting.start import start_from_exact_gp
-from vastgp.fitting.sums import or_sum
+from vastgp.fitting.sums import evidence_of_trials, or_sum
 from vastgp.kernels import Kernel, Product, Sum
 from vastgp.likelihoods import Gaussian
 from vastgp.solvers.plan import operations_a_second
@@ -115,15 +115,16 @@ def learn_by_stages(
                 ExactEvidence(X, y), (known.kernel, known.likelihood),
                 noise_floor=noise_floor, max_iter=search.max_iter, tol=search.tol, max_seconds=run.seconds_left(),
             ), n  # fmt: skip
+        draws = np.random.default_rng(run.seed)
         best = fit_best(
             candidate_kernels(form, X.shape[1], learn.inputs(X.shape[1])),
             X, y,
-            noise_floor=noise_floor, restarts=search.restarts, generator=np.random.default_rng(run.seed),
+            noise_floor=noise_floor, restarts=search.restarts, generator=draws,
             deadline=run.deadline, max_iter=search.max_iter, tol=search.tol,
         )  # fmt: skip
         if form is None:
             best = or_sum(
-                ExactEvidence(X, y), best,
+                ExactEvidence(X, y), best, trials=evidence_of_trials(X, y, draws),
                 noise_floor=noise_floor, max_iter=search.max_iter, tol=search.tol, deadline=run.deadline,
             )  # fmt: skip
         return best, n
@@ -153,7 +154,8 @@ def learn_by_stages(
         "first hyperparameters", begin, is_cut=lambda found: bool(found[-1])
     )
     first = run.first = kernel, Gaussian(noise_variance)
-    order = np.random.default_rng([run.seed, _STAGE_ROWS]).permutation(n)
+    draws = np.random.default_rng([run.seed, _STAGE_ROWS])
+    order = draws.permutation(n)
     learned, steps = min(START_ROWS, learn.rows), 0
     result = LbfgsResult.unneeded(first, f"kernel and noise are those of {learned} rows")
     for rows in stages(min(n, learn.rows)):
@@ -186,8 +188,9 @@ def learn_by_stages(
                     some = np.sort(order[:fewer])
                     few = exact_evidence(X[some], y[some])
                 result = or_sum(
-                    evidence, result, few=few, record=partial(_record, run, name, share), **how
-                )
+                    evidence, result, few=few, trials=evidence_of_trials(X[chosen], y[chosen], draws),
+                    record=partial(_record, run, name, share), **how,
+                )  # fmt: skip
         run.first = result.params
         learned, steps = rows, steps + result.num_iter
     return replace(result, num_iter=steps), learned
