@@ -38,7 +38,8 @@ _ALIKE = ((1.0, 1.7), (1.5, 0.1))
 # Steps of each before the better one goes on.
 _TRIAL = 15
 # Where there are more rows than this, on so many of them: up to 2000 rows of seventeen tables ended where trials on
-# 1000 rows lead, or 11 nats higher (kegg), 18 (airfoil), 35 (pol) and 94 (naval), and most two seconds of eleven earlier.
+# 1000 rows lead, or higher: 11 nats (kegg), 18 (airfoil), 35 (pol) and 94 (naval); most of them two seconds of eleven
+# earlier.
 _MANY_ROWS, _TRIAL_ROWS = 800, 500
 # Steps by which most of what there is to gain is gained; one takes twice as long as with one part.
 _STEPS = 40
