@@ -101,7 +101,7 @@ def test_learning_that_time_cuts_is_said(monkeypatch):
 
 
 def test_more_rows_than_there_is_time_for_are_some_of_them(monkeypatch):
-    m, n = 60, 5000
+    m, n = 80, 5000  # so many that they beat an exact process of some rows
     X = np.random.default_rng(0).uniform(-2.0, 2.0, (n, 2))
     y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.1 * np.random.default_rng(1).normal(size=n)
     # Gram matrices of 25 rows a second, and four tenths of 400 s for them

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from vastgp._arguments import OneOf, Optional, Positive
-from vastgp._precision import as_dtype
+from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import KINDS
 from vastgp.data import Rows
@@ -48,6 +48,9 @@ from vastgp.solvers.plan import operations_where_arrays_lie
 
 # Up to here the telescoping sum ends at the exact evidence, of which one Cholesky factorisation is made now and then.
 _EXACT_ROWS = 3000
+# Up to here slopes without noise are float64's: by those of float32 none of three climbs of 2000 rows came to its end,
+# which searched on in their rounding (15 to 54 s; so 9 to 22).
+_PRECISE_ROWS = 10_000
 _LEARNING_SHARE = 0.9
 # Of what is left, for the sums of the posterior; Gram matrices that a step of learning takes as long as (180,000 rows:
 # 8 s, sums 2 to 3); and rows that take no time to speak of.
@@ -252,6 +255,8 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
     ) -> tuple[Params, LoopResult]:
         """Learn kernel and noise by slopes of the features' evidence, or of the exact one."""
         debias = None if self.debias is None else DEBIASES.resolve("debias", self.debias)
+        dtype = "float64" if debias is None and len(y) <= _PRECISE_ROWS else self.dtype
+        X, y = (np.asarray(each, dtype) for each in (X, y))
         quarter, eighth = (2 * max(1, self.num_basis // (2 * part)) for part in (4, 8))
         least = 2 * len(params[0].spectral_terms())  # a sum needs a frequency of each part
         estimate = FeatureEvidence(
@@ -268,10 +273,11 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
             return learn_params(estimate, params, search, len(y), run, share=share)
         assert search.steps is not None
         assert search.noise_floor is not None
-        kernel, noise_variance, loop = climb_exact_evidence(
-            estimate, params, run,
-            steps=search.steps, noise_floor=search.noise_floor, tol=self.tol or _TOL, share=share,
-        )  # fmt: skip
+        with precision(dtype):
+            kernel, noise_variance, loop = climb_exact_evidence(
+                estimate, params, run,
+                steps=search.steps, noise_floor=search.noise_floor, tol=self.tol or _TOL, share=share,
+            )  # fmt: skip
         return (kernel, Gaussian(noise_variance)), loop
 
 

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
@@ -33,7 +32,7 @@ from vastgp.data.devices import rows_over_devices
 from vastgp.data.tiles import Tile
 from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.sufficient_statistics import feature_matrix
-from vastgp.linalg.threads import blas_threads
+from vastgp.linalg.cholesky import factorize
 from vastgp.solvers.least_squares import BlockedBasis, slope_through_features
 
 _ADVICE = "Raise noise_floor, or use dtype='float64'."
@@ -107,26 +106,18 @@ def evidence_of_first(
 
     Raises
     ------
-    numpy.linalg.LinAlgError
+    FactorizationError
         Where ``A`` is not positive definite in floating point.
     """
     ratios = scale_ratios(basis, num_basis)
     A = sums.gram[:num_basis, :num_basis] * ratios * ratios[:, None]
-    A[np.diag_indices(num_basis)] += noise_variance
     b = sums.target[:num_basis] * ratios
-    try:
-        with blas_threads(num_basis):
-            factor = scipy.linalg.cholesky(A, lower=True, check_finite=False)
-            solution = scipy.linalg.cho_solve((factor, True), b, check_finite=False)
-            inverse = scipy.linalg.cho_solve((factor, True), np.eye(num_basis), check_finite=False)
-    except np.linalg.LinAlgError as error:
-        raise np.linalg.LinAlgError(
-            f"the Gram matrix of {num_basis} random features plus a noise variance of {noise_variance:.3g} could not "
-            f"be factorised. {_ADVICE}"
-        ) from error
+    what = f"the Gram matrix of {num_basis} random features plus a noise variance of {noise_variance:.3g}"
+    found = factorize(A, noise_variance, what=what, advice=_ADVICE, jitters=(0.0,))
+    factor, solution, logs = np.tril(found.lower), found.solve(b), found.log_determinant
+    inverse = found.into_whole_inverse()
     n = sums.num_rows
     misfit = (sums.square - float(b @ solution)) / noise_variance
-    logs = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
     logs += (n - num_basis) * math.log(noise_variance) + n * math.log(2.0 * math.pi)
     # a density of rows, not of rows times the roots of what they count
     return Part(-0.5 * (misfit + logs - sums.log_weights), ratios, solution, inverse, factor)

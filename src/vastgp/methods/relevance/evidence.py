@@ -147,8 +147,7 @@ def left_to_gain(
     A = data.gram / noise_variance + np.diag(precision)
     inverse = np.zeros((0, 0))
     if k:
-        lower = factorize(A, what="the precision of the weights").lower
-        inverse = cho_solve((lower, True), np.eye(k))
+        inverse = factorize(A, what="the precision of the weights").into_whole_inverse()
     of_mean = root[:, None] * inverse * root
     still = np.diagonal(P) - np.sum(P**2, axis=1)
     misfit, together = best.residual / noise_variance, of_mean @ weights

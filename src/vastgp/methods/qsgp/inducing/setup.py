@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from vastgp._precision import as_dtype
 from vastgp.bases import InducingBasis, seed_key
@@ -164,8 +163,8 @@ def weights_problem(
 
 
 def _inverse(K: np.ndarray, added: float) -> np.ndarray:
-    factor = factorize(K, added, what="the kernel matrix of the support rows").lower
-    return np.asarray(cho_solve((factor, True), np.eye(len(K))))
+    factor = factorize(K, added, what="the kernel matrix of the support rows")
+    return factor.into_whole_inverse()
 
 
 def _interpolator(plan: InducingPlan, K: np.ndarray) -> np.ndarray:
