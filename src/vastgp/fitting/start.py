@@ -85,10 +85,10 @@ def start_from_exact_gp(
     y : ndarray of shape (n,) or (n, 3)
         Standardised target, see `vastgp.data.observations`.
     max_rows : int, default 1000
-        A random subset of this many rows is used where there are more: one evaluation costs O(max_rows^3), some 40 ms
+        A random subset of this many rows is used where there are more: one evaluation costs O(max_rows^3), some 30 ms
         at 1000. Of more than 1250 rows two random parts of 1000 are fitted, and a third where they do not agree and
         there are 2000 or more: the fit with the highest evidence on all rows is refined there. 5 s of two cores at
-        2000, and twice that with ``sums``.
+        2000, and half as much again with ``sums``.
     seed : int, default 0
         Which rows, and where the restarts begin.
     noise_floor : float, default 1e-4

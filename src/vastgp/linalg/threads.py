@@ -67,7 +67,8 @@ def cores() -> int:
 
 def own_threads() -> int:
     """Return how many threads of our own may work, each with one of BLAS: as many as BLAS may have."""
-    most = max((each.get_num_threads() for each in _blas().lib_controllers), default=1)
+    known = [each.get_num_threads() for each in _blas().lib_controllers]
+    most = max(known, default=cores())
     return min(cores(), most)
 
 
