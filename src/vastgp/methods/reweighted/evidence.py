@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
-from scipy.linalg import eigh
 
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.eigen import symmetric_eigen
 
 _LOG_2PI = math.log(2.0 * math.pi)
 # Singular values of the features below this share of the largest, squared, are rounding errors of their Gram matrix.
@@ -118,7 +118,7 @@ def prepare(statistics: SufficientStatistics, prior_mean: np.ndarray | None = No
         shift = gram @ prior_mean
         square = square - 2.0 * float(target @ prior_mean) + float(prior_mean @ shift)
         target = target - shift
-    values, vectors = eigh(gram, driver="evd")
+    values, vectors = symmetric_eigen(gram)
     values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1])
     rank = max(1, min(int(np.sum(values > _NULL * max(values[0], 0.0))), statistics.num_rows))
     roots = np.sqrt(np.maximum(values[:rank], np.finfo(float).tiny))

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
@@ -33,7 +32,7 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.alone import run_alone
 from vastgp.linalg.cholesky import factorize
-from vastgp.linalg.threads import blas_threads
+from vastgp.linalg.eigen import symmetric_eigen
 
 # Rows whose features are made at a time.
 _BLOCK_ROWS = 2048
@@ -138,8 +137,7 @@ class GriefEvidence:
             else:
                 sums = self._sums(*held)
                 matrix, target = sums.gram, sums.target
-        with blas_threads(len(matrix)):
-            eigenvalues, E = eigh(matrix, driver="evd")
+        eigenvalues, E = symmetric_eigen(matrix)
         eigenvalues, projected = np.maximum(eigenvalues, 0.0), E.T @ target
         if self._few_rows:
             # of Phi Phi^T = U diag(lambda) U^T: eigenvectors of Phi^T Phi are Phi^T U lambda^-1/2

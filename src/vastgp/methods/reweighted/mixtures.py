@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import eigh
 from scipy.special import logsumexp
 
 from vastgp._precision import as_dtype
 from vastgp.data.tiles import over_tiles
 from vastgp.fitting.sufficient_statistics import feature_matrix
+from vastgp.linalg.eigen import symmetric_eigen
 from vastgp.methods.reweighted.beyond import Beyond
 from vastgp.methods.reweighted.evidence import EvidenceData, factor_of
 from vastgp.methods.reweighted.weight_priors import WeightPrior
@@ -320,8 +320,8 @@ def root_of(covariance: np.ndarray) -> np.ndarray:
     """
     deviations = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0.0)
-    values, vectors = eigh(
-        inverse[:, None] * (0.5 * (covariance + covariance.T)) * inverse, driver="evd"
+    values, vectors = symmetric_eigen(
+        inverse[:, None] * (0.5 * (covariance + covariance.T)) * inverse
     )
     kept = values > 1e-15 * max(float(values[-1]), np.finfo(float).tiny)
     return np.ascontiguousarray(deviations[:, None] * vectors[:, kept] * np.sqrt(values[kept]))

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp._programs import program
@@ -21,6 +20,7 @@ from vastgp.data import observations
 from vastgp.data.padding import pad_rows
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Kernel
+from vastgp.linalg.eigen import symmetric_eigen
 from vastgp.methods.svgp.bound import coordinates, whitened_features
 
 
@@ -60,7 +60,7 @@ def best_scales(
         of_rows = np.maximum(prior - np.sum(psi**2, axis=0), 0.0)
         s, noise, _ = best_beside_own_noise(psi, y, of_rows, noise_variance, noise_floor)
         return kernel.in_units(1.0, s**0.5), noise
-    eigenvalues, E = eigh(psi @ psi.T, driver="evd")
+    eigenvalues, E = symmetric_eigen(psi @ psi.T)
     eigenvalues = np.maximum(eigenvalues, 0.0)
     left = max(float(np.sum(prior) - np.sum(eigenvalues)), 0.0)
     bound = ScaledEvidence(eigenvalues, E.T @ (psi @ y), float(y @ y), len(y), left)
