@@ -1,6 +1,7 @@
 """Factor, inverse and solutions by tiles: those of LAPACK, and the same bits by any number of threads."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -100,6 +101,24 @@ def test_each_works_by_one_thread_of_blas_and_as_many_as_that_may_have_are_at_wo
             assert {each.get_num_threads() for each in _blas().lib_controllers} == {allowed}
         assert {of_blas for _, of_blas in seen} == {1}
         assert 1 <= len({thread for thread, _ in seen}) <= 2 * allowed - 1
+
+
+def test_where_no_thread_can_be_started_this_one_does_all_of_it(threads, monkeypatch):
+    """As within a limit of memory, of which each thread's stack takes some."""
+
+    class Full(ThreadPoolExecutor):
+        def _adjust_thread_count(self):
+            raise RuntimeError("can't start new thread")
+
+    A, found = covariance(300), []
+    for pool in (ThreadPoolExecutor, Full):
+        threads(3)
+        monkeypatch.setattr(tiled_factor, "ThreadPoolExecutor", pool)
+        lower = A.copy(order="F")
+        assert factorize_in_place(lower)
+        invert_in_place(lower)
+        found.append(lower)
+    np.testing.assert_array_equal(*found)
 
 
 def test_a_pivot_that_is_not_positive_is_told_wherever_it_is():

@@ -249,7 +249,12 @@ def _threads(n: int) -> Iterator[_Deal]:
                             return
                         work(part)
 
-                others = [pool.submit(take) for _ in range(min(threads, len(parts)) - 1)]
+                others = []
+                for _ in range(min(threads, len(parts)) - 1):
+                    try:
+                        others.append(pool.submit(take))
+                    except RuntimeError:
+                        break  # there is no memory for another thread: those that there are do its work
                 take()
                 for other in others:
                     other.result()
