@@ -68,7 +68,7 @@ class Cholesky:
         with blas_threads(len(self.lower)):
             solve = lapack.dtrtrs if half else lapack.dpotrs
             solution, info = solve(self.lower, right, lower=1)
-        _check(info, solve.__name__)
+        _check(info, "trtrs" if half else "potrs")
         return solution
 
     def inverse_diagonal(self) -> np.ndarray:

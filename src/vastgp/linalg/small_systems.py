@@ -8,13 +8,12 @@ while they work; its pointers to LAPACK do not.
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from jaxtyping import Float
 
 from vastgp.linalg.lapack_pointers import LOWER, PLAIN, integer, routine
-from vastgp.linalg.threads import cores, one_blas_thread
+from vastgp.linalg.threads import cores, dealing_threads
 
 # Operations that are worth a thread.
 _WORTH_A_THREAD = 2_000_000
@@ -43,12 +42,8 @@ def solve_each_on_host(
     def work(part: int) -> None:
         _solve_some(K, found, range(ends[part], ends[part + 1]), half)
 
-    with one_blas_thread():
-        if threads == 1:
-            work(0)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(work, range(threads)))
+    with dealing_threads(threads) as deal:
+        deal(work, range(threads))
     return np.swapaxes(found, 1, 2)
 
 

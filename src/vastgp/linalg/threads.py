@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
@@ -16,6 +18,9 @@ from threadpoolctl import ThreadpoolController
 # ms of one, n = 1000: 21 ms against 29 ms), and where other programs use the cores, as in a cross-validation, threads
 # of OpenBLAS wait for each other by spinning (n = 300: 13 ms against 1.5 ms, n = 1000: 810 ms against 34 ms).
 _MOST_ROWS_ON_ONE_THREAD = 1000
+
+# ``deal(work, parts)`` calls ``work(part)`` of each part.
+Deal = Callable[[Callable[[Any], None], Sequence[Any]], None]
 
 
 @contextmanager
@@ -70,6 +75,47 @@ def own_threads() -> int:
     known = [each.get_num_threads() for each in _blas().lib_controllers]
     most = max(known, default=cores())
     return min(cores(), most)
+
+
+def _one_after_the_other(work: Callable[[Any], None], parts: Sequence[Any]) -> None:
+    for part in parts:
+        work(part)
+
+
+@contextmanager
+def dealing_threads(threads: int) -> Iterator[Deal]:
+    """Give what deals parts of work out to threads, this one among them, and returns when all are done.
+
+    Each has one thread of BLAS.
+    """
+    with one_blas_thread():
+        if threads == 1:
+            yield _one_after_the_other
+            return
+        with ThreadPoolExecutor(threads - 1) as pool:
+
+            def deal(work: Callable[[Any], None], parts: Sequence[Any]) -> None:
+                left = deque(parts)
+
+                def take() -> None:
+                    while True:
+                        try:
+                            part = left.popleft()
+                        except IndexError:
+                            return
+                        work(part)
+
+                others = []
+                for _ in range(min(threads, len(parts)) - 1):
+                    try:
+                        others.append(pool.submit(take))
+                    except RuntimeError:
+                        break  # there is no memory for another thread: those that there are do its work
+                take()
+                for other in others:
+                    other.result()
+
+            yield deal
 
 
 class _Limit:

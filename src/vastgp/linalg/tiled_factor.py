@@ -13,10 +13,7 @@ triangular solves, which reach half the rate of products there.
 from __future__ import annotations
 
 import ctypes
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -30,7 +27,7 @@ from vastgp.linalg.lapack_pointers import (
     number,
     routine,
 )
-from vastgp.linalg.threads import one_blas_thread, own_threads
+from vastgp.linalg.threads import Deal, dealing_threads, own_threads
 
 # Rows of a block of the diagonal, and columns of a part of the work beside it.
 _BLOCK, _PART = 128, 192
@@ -42,7 +39,6 @@ _MANY_ROWS, _MANY_BLOCK = 3000, 256
 _LEAST_ROWS_OF_TWO = 512
 
 _Part = tuple[int, int]
-_Deal = Callable[[Callable[[_Part], None], list[_Part]], None]
 
 
 def factorize_in_place(lower: np.ndarray) -> bool:
@@ -107,7 +103,7 @@ class _Tiles:
         rows = _MANY_BLOCK if self.n >= _MANY_ROWS else _BLOCK
         self.blocks = _parts(0, self.n, rows)
 
-    def factorize(self, block: _Part, deal: _Deal) -> bool:
+    def factorize(self, block: _Part, deal: Deal) -> bool:
         """Factorise a block, ``A_kk = L_kk L_kk^T``, and take its columns from all that follow.
 
         ``L_ik = A_ik L_kk^-T`` and ``A_ij -= L_ik L_jk^T`` for ``i >= j > k``.
@@ -146,7 +142,7 @@ class _Tiles:
         deal(trailing, _parts(end, self.n, _PART))
         return True
 
-    def invert_factor(self, block: _Part, deal: _Deal) -> None:
+    def invert_factor(self, block: _Part, deal: Deal) -> None:
         """Invert a block of the factor, ``X_kk = L_kk^-1``, and ``X_ik = -sum_j X_ij L_jk X_kk`` below it.
 
         What follows the block is ``X`` already.
@@ -174,7 +170,7 @@ class _Tiles:
         deal(by_left, _parts(k, end, _BLOCK // 2))
         deal(by_right, _parts(end, self.n, 2 * _PART))
 
-    def multiply_by_itself(self, block: _Part, deal: _Deal) -> None:
+    def multiply_by_itself(self, block: _Part, deal: Deal) -> None:
         """Make rows of the inverse, ``(A^-1)_kj = sum_(i >= k) X_ik^T X_ij`` for ``j <= k``.
 
         What precedes the block is the inverse already.
@@ -223,40 +219,5 @@ def _parts(first: int, last: int, size: int) -> list[_Part]:
     return [(start, min(start + size, last)) for start in range(first, last, size)]
 
 
-def _one_after_the_other(work: Callable[[_Part], None], parts: list[_Part]) -> None:
-    for part in parts:
-        work(part)
-
-
-@contextmanager
-def _threads(n: int) -> Iterator[_Deal]:
-    """Give what deals parts out to threads, this one among them, and returns when all are done."""
-    threads = own_threads() if n >= _LEAST_ROWS_OF_TWO else 1
-    with one_blas_thread():
-        if threads == 1:
-            yield _one_after_the_other
-            return
-        with ThreadPoolExecutor(threads - 1) as pool:
-
-            def deal(work: Callable[[_Part], None], parts: list[_Part]) -> None:
-                left = deque(parts)
-
-                def take() -> None:
-                    while True:
-                        try:
-                            part = left.popleft()
-                        except IndexError:
-                            return
-                        work(part)
-
-                others = []
-                for _ in range(min(threads, len(parts)) - 1):
-                    try:
-                        others.append(pool.submit(take))
-                    except RuntimeError:
-                        break  # there is no memory for another thread: those that there are do its work
-                take()
-                for other in others:
-                    other.result()
-
-            yield deal
+def _threads(n: int) -> AbstractContextManager[Deal]:
+    return dealing_threads(own_threads() if n >= _LEAST_ROWS_OF_TWO else 1)
