@@ -74,6 +74,22 @@ def test_a_few_are_the_dense_nystrom_approximation(kernel, X):
     np.testing.assert_allclose(np.abs(phi), np.abs(expected), atol=1e-9)
 
 
+def test_chosen_ones_are_those_of_the_leading_under_another_kernel(kernel, X):
+    """In the order of the new eigenvalues, which is another one."""
+    basis, moved = GridEigenfunctionBasis.build(kernel, AXES, 15), kernel.in_units(2.0, 1.5)
+    found = GridEigenfunctionBasis.build(moved, AXES, 15, basis.selection)
+    with precision("float64"):
+        expected = basis.with_kernel(moved)
+    assert {*map(tuple, found.selection)} == {*map(tuple, basis.selection)}
+    assert np.any(found.selection != basis.selection)
+    assert np.all(np.diff(found.log_eigenvalues) <= 0.0)
+    np.testing.assert_allclose(
+        found.log_eigenvalues, np.sort(expected.log_eigenvalues)[::-1], atol=1e-9
+    )
+    phi, other = _features(found, X), _features(expected, X)
+    np.testing.assert_allclose(phi @ phi.T, other @ other.T, atol=1e-7)
+
+
 def test_theorem_42_and_its_logarithms(X):
     kernel, p = KERNELS["rbf"], 12
     basis = GridEigenfunctionBasis.build(kernel, AXES, p)

@@ -72,9 +72,13 @@ class GridEigenfunctionBasis(eqx.Module):
 
     @classmethod
     def build(
-        cls, kernel: Kernel, axes: Sequence[np.ndarray], num_basis: int
+        cls,
+        kernel: Kernel,
+        axes: Sequence[np.ndarray],
+        num_basis: int,
+        selection: np.ndarray | None = None,
     ) -> GridEigenfunctionBasis:
-        """Return the eigenfunctions of the ``num_basis`` largest eigenvalues.
+        """Return the eigenfunctions of the ``num_basis`` largest eigenvalues, or of those that were chosen before.
 
         Parameters
         ----------
@@ -83,6 +87,8 @@ class GridEigenfunctionBasis(eqx.Module):
             Points of every axis, distinct, in the units of the kernel: one axis for every input.
         num_basis : int
             ``p``. Eigenvalues that are rounding errors are left out, so there may be fewer.
+        selection : ndarray of int, shape (num_basis, d), optional
+            Which eigenfunction of every axis, see `GridEigenfunctionBasis`. None: those of the largest eigenvalues.
 
         Raises
         ------
@@ -102,9 +108,16 @@ class GridEigenfunctionBasis(eqx.Module):
         for position, size in enumerate(sizes):
             values, vectors = _eigen(factors[position, :size, :size])
             transforms[position, :size, :size] = vectors / np.sqrt(values)
-            kept = values > _NEGLIGIBLE * values[0]
+            kept = values > _NEGLIGIBLE * values[0] if selection is None else slice(None)
             logs.append(np.log(values[kept]))
-        selection, log_values = largest_products(logs, num_basis)
+        if selection is None:
+            selection, log_values = largest_products(logs, num_basis)
+        else:
+            log_values = np.sum(
+                [log[of] for log, of in zip(logs, selection.T, strict=True)], axis=0
+            )
+            order = np.argsort(-log_values, kind="stable")
+            selection, log_values = selection[order], log_values[order]
         log_values = log_values + float(np.log(np.asarray(kernel.total_variance())))
         return cls(kernel, grid, selection, transforms, log_values, sizes)
 
@@ -224,17 +237,13 @@ def _products_forward(functions: Array, chosen: Array) -> tuple[Array, tuple[Arr
 def _products_backward(
     kept: tuple[Array, Array, Array], slope: Float[Array, "b n"]
 ) -> tuple[Float[Array, "d g n"], None]:
-    # By a factor it is what all others give: the product over the factor, summed over the products it is in. One
-    # matrix product an axis; what is kept for the reverse of a scan, and its scattered sums, take four times as long.
+    # By a factor it is what all others give: the product over the factor, summed over the products it is in. One matrix
+    # product for all axes; what is kept for the reverse of a scan, and its scattered sums, take five times as long.
     functions, chosen, found = kept
-    weighted = slope * found
-
-    def of_axis(_: None, axis: tuple[Array, Array]) -> tuple[None, Array]:
-        values, which = axis
-        belongs = (which == jnp.arange(len(values))[:, None]).astype(values.dtype)
-        return None, jnp.matmul(belongs, weighted, precision="highest") / values
-
-    return jax.lax.scan(of_axis, None, (_off_zero(functions), chosen.T))[1], None
+    size = functions.shape[1]
+    belongs = (chosen.T[:, None, :] == jnp.arange(size)[:, None]).astype(functions.dtype)
+    sums = jnp.matmul(belongs.reshape(-1, len(chosen)), slope * found, precision="highest")
+    return sums.reshape(functions.shape) / _off_zero(functions), None
 
 
 _products_over_axes.defvjp(_products_forward, _products_backward)

@@ -20,6 +20,7 @@ from vastgp._precision import precision
 from vastgp.data import observations, processes
 from vastgp.data.devices import rows_over_devices
 from vastgp.data.tiles import Tile
+from vastgp.linalg.gram import gram
 
 # Rows of the moments that are added at a time: what is read and written stays in cache.
 _ADDED_ENTRIES = 1 << 15
@@ -137,8 +138,7 @@ class Moments(MomentBlocks):
             wide[:, :m], wide[:, m:] = np.asarray(features)[:count], own.T
             if np.ndim(weight):
                 wide[:, :m] *= root[:, None]
-            # NumPy sees that it is symmetric, and computes half of it
-            product = np.asarray(wide.T @ wide, np.float64)
+            product = gram(wide).astype(np.float64, copy=False)
             # what misfits are taken from: in float64 whatever the products are
             product[m:, m:] = own @ own.T
             add_to(*self._fetched(), product, None)

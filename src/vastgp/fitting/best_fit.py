@@ -194,21 +194,10 @@ def fit_from_best(
         seconds = seconds_until(deadline)
         return None if seconds is None else seconds / parts
 
-    rough: dict[str, Any] = {"max_iter": first_iter or max_iter, "tol": max(tol, LOOSE_TOL)}
-    found: list[LbfgsResult] = []
-    for number, start in enumerate(starts):
-        if found and (left() == 0.0 or found[-1].message == OUT_OF_TIME):
-            break  # what others would take is needed by the first
-        try:
-            found.append(
-                fit_evidence(
-                    coarse, start, noise_floor=noise_floor, max_seconds=left(2 * len(starts) - number),
-                    record=record(f"start {number + 1}"), **rough,
-                )
-            )  # fmt: skip
-        except FactorizationError:
-            if not found and number == len(starts) - 1:
-                raise
+    found = climb_each(
+        starts, lambda _: coarse, noise_floor=noise_floor, max_iter=first_iter or max_iter,
+        tol=max(tol, LOOSE_TOL), deadline=deadline, record=record,
+    )  # fmt: skip
     finalists, whole = _finalists(found), fine()
     tried = []
     if len(finalists) > 1:
@@ -228,6 +217,50 @@ def fit_from_best(
     climbs = [*found, *tried, last]
     cut = left() == 0.0 or any(each.message == OUT_OF_TIME for each in climbs)
     return replace(last, num_iter=best.num_iter + last.num_iter, cut=cut)
+
+
+def climb_each(
+    starts: Sequence[Params],
+    evidence_of: Callable[[Params], Evidence],
+    *,
+    noise_floor: float,
+    max_iter: int,
+    tol: float,
+    deadline: float | None = None,
+    record: Callable[[str], Evaluations | None] = lambda _: None,
+) -> list[LbfgsResult]:
+    """Maximise an evidence from each of several starts, in half of the time that is left, see `fit_from_best`.
+
+    Parameters
+    ----------
+    starts : sequence of (Kernel, Likelihood)
+    evidence_of : callable
+        Gives the evidence that a start is climbed from on.
+    noise_floor, max_iter, tol, deadline, record
+        See `fit_from_best`.
+
+    Raises
+    ------
+    FactorizationError
+        When no start has a covariance matrix that can be factorised.
+    """
+    found: list[LbfgsResult] = []
+    for number, start in enumerate(starts):
+        left = seconds_until(deadline)
+        if found and (left == 0.0 or found[-1].message == OUT_OF_TIME):
+            break  # what others would take is needed by the first
+        try:
+            found.append(
+                fit_evidence(
+                    evidence_of(start), start, noise_floor=noise_floor, max_iter=max_iter, tol=tol,
+                    max_seconds=None if left is None else left / (2 * len(starts) - number),
+                    record=record(f"start {number + 1}"),
+                )
+            )  # fmt: skip
+        except FactorizationError:
+            if not found and number == len(starts) - 1:
+                raise
+    return found
 
 
 def _finalists(found: Sequence[LbfgsResult]) -> list[LbfgsResult]:

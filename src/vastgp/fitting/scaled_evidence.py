@@ -11,6 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from vastgp.data import observations
 from vastgp.linalg.eigen import symmetric_eigen
+from vastgp.linalg.gram import gram
 from vastgp.linalg.least_near import least_near
 
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -141,7 +142,7 @@ def best_beside_own_noise(
         variances = observations.noise_variances(y, math.exp(log_noise))
         root = 1.0 / np.sqrt(variances)
         phi, target = features * root, observations.targets(y) * root
-        eigenvalues, vectors = symmetric_eigen(phi @ phi.T)
+        eigenvalues, vectors = symmetric_eigen(gram(phi.T))
         evidence = ScaledEvidence(
             np.maximum(eigenvalues, 0.0), vectors.T @ (phi @ target), float(target @ target),
             len(y), float(np.sum(left / variances)),

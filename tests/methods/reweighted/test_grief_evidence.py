@@ -14,11 +14,12 @@ from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis
 from vastgp.bases.grid_eigenfunctions import _products_over_axes
 from vastgp.fitting.best_fit import log_density
-from vastgp.fitting.history import History
-from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
+from vastgp.fitting.lbfgs import ravel
 from vastgp.fitting.run import Run
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.reweighted import grief_evidence
 from vastgp.methods.reweighted.grief_evidence import GriefEvidence, GriefLearning
 from vastgp.options import TypeII
 
@@ -121,18 +122,46 @@ def test_led_by_one_kernel_it_is_smooth_where_it_jumps(problem):
 
 
 @pytest.mark.parametrize(("inputs", "count"), [(2, 12), (3, 6), (3, 20)])
-def test_from_where_the_evidence_jumps_a_climb_goes_on(inputs, count):
-    """With the functions that lead where it ended: to where those at hand lead, higher up, or it stays."""
+def test_learning_ends_at_the_highest_evidence_of_its_own_functions(inputs, count):
+    """Those that it returns: no slope is left, and no more is to be had from those that lead there."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, inputs))
     y = np.sign(X[:, 0]) + np.abs(X[:, 1]) + 0.1 * rng.normal(size=60)
-    learning = GriefLearning(X, y, [np.linspace(-2.5, 2.5, 5)] * inputs, count, 1e-4)
-    evidence, params = learning.evidence(), (RBF([1.0] * inputs), Gaussian(0.1))
-    end = LbfgsResult(params, log_density(evidence, params), 7, False, "an edge", History())
-    found = learning._across_jumps(end, evidence, TypeII(200, 1e-4), Run(), None)
-    assert found.value > end.value + 1.0 and found.num_iter > 7
-    assert found.value == pytest.approx(log_density(evidence, found.params), abs=1e-8)
-    again = learning._across_jumps(found, evidence, TypeII(200, 1e-4), Run(), None)
-    assert again.value >= found.value
-    if found.converged:  # it is where those lead with which it was climbed to
-        assert again.value < found.value + 1e-4 * len(y)
+    axes = [np.linspace(-2.5, 2.5, 5)] * inputs
+    learning = GriefLearning(X, y, axes, count, 1e-4)
+    how, start = TypeII(200, 1e-4), (RBF([1.0] * inputs), 0.1)
+    found, basis = learning.learn([start], how, Run())
+    assert found.converged and basis.num_basis <= count
+    prior = HyperparameterPrior(inputs)
+
+    def own(params):
+        kernel, likelihood = params
+        with precision("float64"):
+            moved, every = basis.with_kernel(kernel), jnp.arange(basis.num_basis)
+            phi = np.asarray(moved.features(jnp.asarray(X), every))
+        K = phi @ phi.T + float(likelihood.noise_variance) * np.eye(len(y))
+        return multivariate_normal(np.zeros(len(y)), K).logpdf(y) + prior(params)[0]
+
+    best, most = found.value, found.value + how.tol * len(y)
+    assert own(found.params) == pytest.approx(best, abs=1e-6)
+    logs, rebuild = ravel(jax.tree.map(np.log, found.params))
+    for move in 0.02 * np.vstack([np.eye(len(logs)), -np.eye(len(logs))]):
+        assert own(jax.tree.map(np.exp, rebuild(logs + move))) < most
+    whole = learning.evidence()
+    assert best > log_density(whole, (start[0], Gaussian(start[1]))) + 1.0
+    assert log_density(whole, found.params) <= most
+
+
+def test_a_fit_that_others_lead_at_the_end_of_says_so(monkeypatch):
+    """One climb alone, from lengthscales at which other functions lead than where it ends."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.normal(size=60)
+    axes = [np.linspace(-2.5, 2.5, 8)] * 3
+    learning = GriefLearning(X, y, axes, 8, 1e-4)
+    start, how = (RBF([1.0, 0.3, 0.3]), 0.1), TypeII(200, 1e-4)
+    whole, _ = learning.learn([start], how, Run())
+    monkeypatch.setattr(grief_evidence, "_MOST_ROUNDS", 1)
+    found, _ = learning.learn([start], how, Run())
+    assert not found.converged and "do better" in found.message
+    assert whole.converged and whole.value > found.value + how.tol * len(y)

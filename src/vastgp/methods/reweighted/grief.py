@@ -225,15 +225,14 @@ class GriefRegressor(FixedBasisRegressor):
         noise = float(likelihood.noise_variance)
         learning = GriefLearning(X, y, axes, count, search.noise_floor)
         type_ii = isinstance(how, TypeII)
-        starts = learning.best_lengthscales(
-            as_product(kernel, rows.d), noise, run, refined=not type_ii
-        )
+        starts = learning.best_lengthscales(as_product(kernel, rows.d), noise, run)
         learned = None
         kernel, noise = starts[0]
         if type_ii:
-            learned = learning.learn(starts, how, run)
+            learned, basis = learning.learn(starts, how, run)
             kernel, noise = learned.params[0], float(learned.params[1].noise_variance)
-        basis = GridEigenfunctionBasis.build(kernel, axes, count)
+        else:
+            basis = GridEigenfunctionBasis.build(kernel, axes, count)
         # refuses one of another length before the rows are summed
         self._weights().mean_of(basis.num_basis)
         self._set_grid(basis)

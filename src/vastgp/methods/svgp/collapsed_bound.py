@@ -21,6 +21,7 @@ from vastgp.data.padding import pad_rows
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Kernel
 from vastgp.linalg.eigen import symmetric_eigen
+from vastgp.linalg.gram import gram
 from vastgp.methods.svgp.bound import coordinates, whitened_features
 
 
@@ -60,7 +61,7 @@ def best_scales(
         of_rows = np.maximum(prior - np.sum(psi**2, axis=0), 0.0)
         s, noise, _ = best_beside_own_noise(psi, y, of_rows, noise_variance, noise_floor)
         return kernel.in_units(1.0, s**0.5), noise
-    eigenvalues, E = symmetric_eigen(psi @ psi.T)
+    eigenvalues, E = symmetric_eigen(gram(psi.T))
     eigenvalues = np.maximum(eigenvalues, 0.0)
     left = max(float(np.sum(prior) - np.sum(eigenvalues)), 0.0)
     bound = ScaledEvidence(eigenvalues, E.T @ (psi @ y), float(y @ y), len(y), left)
