@@ -99,6 +99,19 @@ def test_rounding_below_zero_is_lifted_and_told(factor_of):
     assert 0.0 < factor.jitter < 1e-10 * A.max()
 
 
+def test_it_ends_before_rows_that_need_more_jitter_than_may_be(factor_of):
+    A = covariance(24)
+    A[20:, :20], A[:20, 20:], A[20:, 20:] = A[:4, :20], A[:20, :4], A[:4, :4]  # rows again
+    A[20:, 20:] -= 1e-15 * np.eye(4)
+    assert factor_of(A).size == 24
+    factor = factor_of(A, most_jitter=1e-18)
+    assert (factor.size, factor.spoilt, factor.jitter) == (16, True, 0.0)
+    right = np.random.default_rng(1).normal(size=16)
+    np.testing.assert_allclose(A[:16, :16] @ factor.solve(right), right, atol=1e-12)
+    with pytest.raises(FactorizationError, match=r"rows 0 to 24 .* with up to 0.0e"):
+        factor_of(A, rows=24, most_jitter=1e-18)
+
+
 @pytest.mark.parametrize("spoil", [-0.5, np.nan])
 def test_a_matrix_that_is_indefinite_is_refused_with_its_rows(factor_of, spoil):
     A = covariance(20)

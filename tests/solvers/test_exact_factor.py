@@ -213,16 +213,86 @@ def test_a_matrix_that_the_precision_does_not_hold_says_what_was_tried(dtype, ad
     assert advice in str(caught.value)
 
 
-def test_where_single_precision_fails_double_is_taken_and_told(monkeypatch):
+@pytest.mark.parametrize(("jitter", "told"), [(1.0, "rows 0 to 32"), (np.inf, "refinement left")])
+def test_where_single_precision_fails_double_is_taken_and_told(monkeypatch, jitter, told):
     monkeypatch.setattr(exact_factor, "WIDE_ROWS", 50)
+    monkeypatch.setattr(exact_factor, "_MOST_JITTER", jitter)
     monkeypatch.setattr(exact_factor, "_ROUNDINGS", 0.0)  # it is expected to do
     matrix, y = line(1e-6)
     found = factor_exactly(matrix, y, "auto", panel_rows=32)
     assert found.diagnosis["factor"] == "float64"
     (tried,) = found.diagnosis["tried"]
-    assert tried.startswith("float32: refinement left")
+    assert tried.startswith(f"float32: {told}")
     A = covariance(matrix.kernel, matrix.X, matrix.X) + 1e-6 * np.eye(200)
     np.testing.assert_allclose(A @ found.weights, y, atol=1e-3)
+
+
+class Hurry:
+    """A budget that has time for so many steps of refinement, and for less than these rows in float64, or more."""
+
+    is_limited = True
+
+    def __init__(self, steps=100, enough=True):
+        self.steps, self.enough = steps, enough
+
+    def go_on(self, done, itemsize):
+        return True
+
+    def is_enough(self, done):
+        return self.enough
+
+    def has_time(self, seconds):
+        self.steps -= 1
+        return self.steps > 0
+
+
+@pytest.mark.parametrize("clock", [None, Hurry(enough=False), Hurry()])
+def test_rows_that_rounding_spoils_are_left_to_double_precision_or_out(monkeypatch, clock):
+    """Sixty-four rows and, again, the same: with a noise below rounding these have no pivot."""
+    monkeypatch.setattr(exact_factor, "WIDE_ROWS", 50)
+    monkeypatch.setattr(exact_factor, "_ROUNDINGS", 0.0)
+    X = np.tile(np.linspace(0.0, 200.0, 64), 2)[:, None]
+    y, noise = np.random.default_rng(0).normal(size=128), 1e-9
+    made, found = ExactPosterior.condition_many(RBF(1.0), noise, X, y, **PANEL, clock=clock)
+    kept = 64 if clock is not None and clock.enough else 128
+    assert found.factor.size == len(made.X) == kept
+    assert found.diagnosis["factor"] == ("float32" if kept == 64 else "float64")
+    told = [] if kept == 64 else ["float32: rounding leaves rows after the first 64 without"]
+    assert [each[: len(told[0])] for each in found.diagnosis["tried"]] == told
+    dense, _ = ExactPosterior.condition(RBF(1.0), noise, X[:kept], y[:kept])
+    np.testing.assert_allclose(made.mean(X[:9] + 0.3), dense.mean(X[:9] + 0.3), atol=1e-6)
+
+
+def test_some_rows_tell_beforehand_that_single_precision_will_not_do(monkeypatch):
+    monkeypatch.setattr(exact_factor, "WIDE_ROWS", 50)
+    monkeypatch.setattr(exact_factor, "_ROUNDINGS", 0.0)
+    monkeypatch.setattr(exact_factor, "_TRIED_ROWS", 60)
+    monkeypatch.setattr(exact_factor, "_MOST_JITTER", np.inf)
+    found = factor_exactly(*line(1e-6), "auto", panel_rows=32)
+    (tried,) = found.diagnosis["tried"]
+    assert found.diagnosis["factor"] == "float64"
+    assert "rounding is too much for 60 of the rows" in tried or "refinement left" in tried
+    X, y = rows(200)
+    easy = RowCovariance.observed(KERNEL, 0.1, X, y)
+    assert factor_exactly(easy, y, "auto", panel_rows=32).diagnosis["factor"] == "float32"
+
+
+def test_refinement_that_the_clock_ends_says_how_far_it_got():
+    """The mean is off by no more than is told, and by less with every step."""
+    X, y = np.linspace(0.0, 6.0, 200)[:, None], np.sin(np.linspace(0.0, 6.0, 200))
+    kernel, noise, new = RBF(1.0, 1.0), 1e-7, np.array([[0.5], [3.33], [6.5]])
+    exact = ExactPosterior.condition(kernel, noise, X, y)[0].mean(new)
+    told = []
+    for steps in (1, 4, 100):
+        clock = Hurry(steps)
+        made, found = ExactPosterior.condition_many(
+            kernel, noise, X, y, "float32", **PANEL, clock=clock
+        )
+        told.append(found.diagnosis["mean_error_bound"])
+        assert found.diagnosis["late"] == (steps < 100)
+        assert found.diagnosis["refinement_steps"] == steps or steps == 100
+        assert np.max(np.abs(made.mean(new) - exact)) < told[-1] * noise**0.5
+    assert told[0] > told[1] > told[2]
 
 
 def test_a_loaded_posterior_makes_its_factor_when_asked():

@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -233,6 +234,7 @@ def factorize_on_device(
     largest: float = 1.0,
     tile: int = TILE_ROWS,
     go_on: Callable[[int, int], bool] | None = None,
+    most_jitter: float = np.inf,
 ) -> DeviceCholesky:
     """Factorise a symmetric matrix that is made tile by tile, on the accelerator.
 
@@ -247,7 +249,7 @@ def factorize_on_device(
         Largest entry of the diagonal, see `GrowingFactor`.
     tile : int
         Rows of a tile.
-    go_on : callable, optional
+    go_on, most_jitter
         As in `vastgp.linalg.panels.factorize_panels`.
 
     Raises
@@ -255,11 +257,12 @@ def factorize_on_device(
     FactorizationError
         When the matrix is not positive definite by more than rounding.
     """
-    factor = DeviceCholesky(np.dtype(dtype), largest, tile=tile)
+    factor = DeviceCholesky(np.dtype(dtype), largest, most_jitter=most_jitter, tile=tile)
     for start in range(0, size, tile):
         if start and go_on is not None and not go_on(start, factor.dtype.itemsize):
             break
-        factor.append(make, min(start + tile, size))
+        if not factor._append_or_end(partial(factor.append, make, min(start + tile, size))):
+            break
     return factor
 
 

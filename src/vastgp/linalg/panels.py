@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -45,6 +46,10 @@ class GrowingFactor:
     ends, jitters, log_pivots : list
         Of each part: the number of the row after its last, what was added to the diagonal of ``A / unit^2`` where
         rounding had made a pivot negative, and the sum of the logarithms of its pivots.
+    most_jitter : float
+        Most that may be added to the diagonal of ``A / unit^2``.
+    spoilt : bool
+        Whether the next rows need more than that, so that it ends before them.
     """
 
     dtype: np.dtype
@@ -53,6 +58,8 @@ class GrowingFactor:
     ends: list[int] = field(default_factory=list)
     jitters: list[float] = field(default_factory=list)
     log_pivots: list[float] = field(default_factory=list)
+    most_jitter: float = np.inf
+    spoilt: bool = False
     # whether right-hand sides that lie on an accelerator may stay there
     on_device: ClassVar[bool] = False
 
@@ -100,7 +107,18 @@ class GrowingFactor:
         """Return what is added to the diagonal of a part, one after the other, until its pivots are positive."""
         size = max(self.largest, float(np.finfo(self.dtype).tiny))
         first = _FIRST_JITTER * float(np.finfo(self.dtype).eps) * size
-        return [0.0, *(first * 10.0**k for k in range(_JITTERS))]
+        tried = [0.0, *(first * 10.0**k for k in range(_JITTERS))]
+        return [jitter for jitter in tried if jitter <= self.most_jitter]
+
+    def _append_or_end(self, append: Callable[[], None]) -> bool:
+        """Add rows, and return whether it goes on: not where a limit of the jitter is reached after others."""
+        try:
+            append()
+        except FactorizationError:
+            if self.size == 0 or not np.isfinite(self.most_jitter):
+                raise
+            self.spoilt = True
+        return not self.spoilt
 
     def _not_definite(self, first: int, end: int) -> FactorizationError:
         """Return the error for rows that no jitter was enough for."""
@@ -264,6 +282,7 @@ def factorize_panels(
     panel_rows: int = PANEL_ROWS,
     go_on: Callable[[int, int], bool] | None = None,
     factor: PanelCholesky | None = None,
+    most_jitter: float = np.inf,
 ) -> PanelCholesky:
     """Factorise a symmetric matrix that is written panel by panel, each once and where its factor stays.
 
@@ -283,6 +302,8 @@ def factorize_panels(
         the factor is that of these rows.
     factor : PanelCholesky, optional
         Of leading rows of the matrix, in panels of this size, where some are done: it goes on.
+    most_jitter : float, optional
+        See `GrowingFactor`: it ends before rows that need more, unless these are the first.
 
     Raises
     ------
@@ -290,11 +311,13 @@ def factorize_panels(
         When the matrix is not positive definite by more than rounding.
     """
     factor = PanelCholesky(np.dtype(dtype), largest) if factor is None else factor
+    factor.most_jitter = most_jitter
     for start in range(factor.size, size, panel_rows):
         if start and go_on is not None and not go_on(start, np.dtype(dtype).itemsize):
             break
         rows = slice(start, min(start + panel_rows, size))
         panel = np.empty((rows.stop, rows.stop - rows.start), dtype)
         write(rows, panel)
-        factor.append(panel)
+        if not factor._append_or_end(partial(factor.append, panel)):
+            break
     return factor

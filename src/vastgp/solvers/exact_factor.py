@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +28,10 @@ from vastgp.solvers.spilled_factor import rows_on_disk, spilled
 # roundings of the largest entry times the root of the number of rows. So many leave a hundredth: on kin40k with 10,000
 # rows and an amplitude of 70,000 noise variances, eight times as much, variances were off by up to 0.075.
 _ROUNDINGS = 10.0
+# Where most of what rows say is said by others, errors are not: of kegg, whose matrix is a hundredth of what that asks
+# for, 4096 rows take 8 steps of refinement and leave variances off by 0.015, and 19,456 rows 31 steps. So many random
+# rows are tried beforehand where there are three times as many, and may take so many steps (kin40k: 4).
+_TRIED_ROWS, _TRIED_OF, _TRIED_STEPS = 4096, 3, 5
 # The mean is right to this share of the least noise, at every input: its error is at most
 # ``sqrt(k(x, x) r^T A^-1 r)`` for a residual r, by Cauchy and Schwarz.
 _MEAN_ERROR = 1e-3
@@ -36,11 +39,33 @@ _MEAN_ERROR = 1e-3
 # function's deviation is then known to a tenth of the noise's. Next to the noise it may be so small that its last
 # digits tell nothing, and refining takes ten times as long as the factor's own answer (elevators, 12,000 rows: off by
 # 2 % of some, 1e-4 of the noise). Seen at so many rows and at as many inputs whose columns are those of other rows.
-VARIANCE_ERROR, _PROBED, _PROBING = 0.01, 24, 21
+VARIANCE_ERROR, _PROBED, _PROBING, _TRYING = 0.01, 24, 21, 23
+# What may be added to the diagonal of rows that rounding leaves without a positive pivot, in units of the least noise:
+# conjugate gradients take about ten steps with one, and a hundred with 250 (kegg, 22,000 rows in float32: minutes, and
+# no end), where float64, or the rows before these, are at hand.
+_MOST_JITTER = 1.0
 # Draws for the determinant, and what conjugate gradients leave of each one's square.
 _DRAWS, _DRAWN_LEFT = 8, 1e-6
 
 _WHAT = "the covariance matrix of the observations (kernel + noise variance)"
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """What a factorisation asks of a budget."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is one."""
+
+    def go_on(self, done: int, itemsize: int) -> bool:
+        """Return whether there is time for another panel: see `vastgp.linalg.panels.factorize_panels`."""
+
+    def is_enough(self, done: int) -> bool:
+        """Return whether a factor in float64 that is begun now gets no further than so many rows."""
+
+    def has_time(self, seconds: float) -> bool:
+        """Return whether there are so many seconds left."""
 
 
 class Factored(NamedTuple):
@@ -70,7 +95,7 @@ def diagnosis_of_dense(rows: int, jitter: float) -> dict[str, Any]:
     return {
         "rows": rows, "factor": "float64", "jitter": float(jitter), "refinement_steps": 0, "mean_error_bound": 0.0,
         "variance_error": 0.0, "refined": False, "log_evidence_se": 0.0, "tried": [], "factor_seconds": 0.0,
-        "folder": None,
+        "folder": None, "late": False,
     }  # fmt: skip
 
 
@@ -98,6 +123,20 @@ def _may_be_narrow(matrix: RowCovariance) -> bool:
     return error < float(np.min(matrix.noise))
 
 
+def _refuse_narrow(matrix: RowCovariance, y: np.ndarray, seed: int) -> None:
+    """Raise FactorizationError where some rows tell that a float32 factor of all is none."""
+    if len(y) < _TRIED_OF * _TRIED_ROWS:
+        return
+    some = np.random.default_rng([seed, _TRYING]).permutation(len(y))[:_TRIED_ROWS]
+    part = RowCovariance(matrix.kernel, matrix.X[some], matrix.noise[some])
+    told = _judged(part, y[some], factor_of(part, "float32"), seed, None).diagnosis
+    if told["refined"] or told["refinement_steps"] > _TRIED_STEPS:
+        raise FactorizationError(
+            f"rounding is too much for {_TRIED_ROWS} of the rows: {told['refinement_steps']} steps of refinement, "
+            f"variances off by {told['variance_error']:.1e}"
+        )
+
+
 def factor_exactly(
     matrix: RowCovariance,
     y: Float[np.ndarray, " n"],
@@ -105,12 +144,13 @@ def factor_exactly(
     *,
     seed: int = 0,
     panel_rows: int = PANEL_ROWS,
-    go_on: Callable[[int, int], bool] | None = None,
+    clock: Clock | None = None,
     spill: Path | None = None,
 ) -> Factored:
     """Factorise the covariance of all rows, solve for their weights to full accuracy, and judge what variances need.
 
-    Where float32 is not enough float64 is used, if the memory holds it and ``dtype`` is left to choose.
+    Where float32 is not enough float64 is used, if the memory holds it and ``dtype`` is left to choose, and where that
+    gets further in what is left of a budget than float32 did.
 
     Parameters
     ----------
@@ -122,8 +162,8 @@ def factor_exactly(
         Of the inputs that variances are checked at.
     panel_rows : int
         See `factorize_panels`.
-    go_on : callable, optional
-        As in `factorize_panels`.
+    clock : Clock, optional
+        Where it ends the work the factor is that of the leading rows.
     spill : path, optional
         Of a folder that panels are kept in, not in memory; what is there of this factor is not made again.
 
@@ -135,10 +175,12 @@ def factor_exactly(
     first = precision_for(matrix, dtype, spill)
     tried: list[str] = []
     wide = dtype == "auto" and len(matrix.X) <= _wide_rows_held(spill)
-    for kind in [first, "float64"] if wide and first != "float64" else [first]:
+    wide &= first != "float64"
+    for kind in [first, "float64"] if wide else [first]:
+        other = wide and kind == first
         try:
             # what fails leaves nothing behind: the next factor needs its memory
-            return _attempt(matrix, y, kind, seed, panel_rows, go_on, tuple(tried), spill)
+            return _attempt(matrix, y, kind, seed, panel_rows, clock, other, tuple(tried), spill)
         except FactorizationError as error:
             tried.append(f"{kind}: {error}")
     raise FactorizationError(_advice(matrix, tried, first))
@@ -150,18 +192,35 @@ def _attempt(
     dtype: str,
     seed: int,
     panel_rows: int,
-    go_on: Callable[[int, int], bool] | None,
+    clock: Clock | None,
+    other: bool,
     tried: tuple[str, ...],
     spill: Path | None,
 ) -> Factored:
-    """Return the factor in one precision, if it is any good."""
+    """Return the factor in one precision, if it is any good; ``other`` where there is another one after it."""
     began = time.perf_counter()
+    limited = clock is not None and clock.is_limited
+    most = _MOST_JITTER * float(np.min(matrix.noise)) if other or limited else np.inf
+    go_on = None if clock is None else clock.go_on
     known = nullcontext() if spill is None else spilled(matrix, dtype, spill, panel_rows)
     with known as begun:
         try:
-            factor = factor_of(matrix, dtype, panel_rows, go_on, begun)
+            if other and (begun is None or begun.size == 0):
+                _refuse_narrow(matrix, y, seed)
+            try:
+                factor = factor_of(matrix, dtype, panel_rows, go_on, begun, most)
+            except FactorizationError:
+                if other or most == np.inf:
+                    raise
+                # the first rows already: a poor factor of all is better than none
+                factor = factor_of(matrix, dtype, panel_rows, go_on, begun)
+            if factor.spoilt and other and not (clock and limited and clock.is_enough(factor.size)):
+                raise FactorizationError(
+                    f"rounding leaves rows after the first {factor.size} without a positive pivot"
+                )
+            factor.most_jitter = np.inf  # rows that come later are judged by themselves
             seconds = time.perf_counter() - began
-            found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed)
+            found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed, clock)
         except FactorizationError:
             if begun is not None:
                 begun.remove()
@@ -171,11 +230,13 @@ def _attempt(
     return found
 
 
-def _judged(matrix: RowCovariance, y: np.ndarray, factor: GrowingFactor, seed: int) -> Factored:
+def _judged(
+    matrix: RowCovariance, y: np.ndarray, factor: GrowingFactor, seed: int, clock: Clock | None
+) -> Factored:
     """Return what a factor is good for; FactorizationError where the weights do not converge with it.
 
     Targets, probes of the variance and draws for the determinant are refined together: a product of the matrix takes
-    about as long for sixty columns as for one.
+    about as long for sixty columns as for one. Where the clock ends that, its state is what there is.
     """
     size, noise = (
         float(np.max(prior_variances(matrix.kernel, matrix.X))),
@@ -192,9 +253,10 @@ def _judged(matrix: RowCovariance, y: np.ndarray, factor: GrowingFactor, seed: i
         of_probes = 0.1 * VARIANCE_ERROR * (variance + noise)
         return np.concatenate([[goal], of_probes, np.full(len(draws.T), _DRAWN_LEFT * n)])
 
-    found = refine(matrix, factor, np.concatenate(parts), most_left)
+    has_time = (lambda _: True) if clock is None else clock.has_time
+    found = refine(matrix, factor, np.concatenate(parts), most_left, has_time=has_time)
     solved = found.of(slice(0, ends[0]))
-    if not solved.reached:
+    if not (solved.reached or (found.late and np.all(np.isfinite(found.value)))):
         error = (size * solved.left[0] / noise) ** 0.5
         raise FactorizationError(
             f"refinement left an error of the mean of up to {error:.1e} noise standard deviations after {solved.steps} "
@@ -207,6 +269,7 @@ def _judged(matrix: RowCovariance, y: np.ndarray, factor: GrowingFactor, seed: i
         log_determinant += more
     refined = not error <= VARIANCE_ERROR
     diagnosis = diagnosis_of_dense(n, factor.jitter) | {
+        "late": found.late,
         "factor": str(factor.dtype),
         "refinement_steps": solved.steps,
         "mean_error_bound": float((size * max(solved.left[0], 0.0) / noise) ** 0.5),
@@ -247,7 +310,7 @@ class _Probes(NamedTuple):
 
     def error(self, factor: GrowingFactor, exact: Refined, noise: float) -> float:
         """Return the largest share by which the factor's variances of targets are off."""
-        if not exact.reached:
+        if not (exact.reached or exact.late):
             return math.inf
         off = np.abs(explained(factor, self.cross) - exact.value)
         return float(np.max(off / (self.prior - exact.value + noise)))

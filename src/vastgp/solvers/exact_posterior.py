@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.solvers.exact_factor import (
     VARIANCE_ERROR,
+    Clock,
     Factored,
     explained,
     factor_exactly,
@@ -91,7 +91,7 @@ class ExactPosterior:
         *,
         seed: int = 0,
         panel_rows: int = PANEL_ROWS,
-        go_on: Callable[[int, int], bool] | None = None,
+        clock: Clock | None = None,
         spill: Path | None = None,
     ) -> tuple[ExactPosterior, Factored]:
         """Return the posterior given very many rows, and what is known of its factor.
@@ -102,7 +102,7 @@ class ExactPosterior:
         ----------
         kernel, noise_variance, X, y
             As in `condition`.
-        dtype, seed, panel_rows, go_on, spill
+        dtype, seed, panel_rows, clock, spill
             See `factor_exactly`: where it is stopped, the posterior is that of the leading rows.
 
         Raises
@@ -114,7 +114,7 @@ class ExactPosterior:
         matrix = RowCovariance.observed(kernel, noise_variance, X, y)
         found = factor_exactly(
             matrix, observations.targets(y), dtype,
-            seed=seed, panel_rows=panel_rows, go_on=go_on, spill=spill,
+            seed=seed, panel_rows=panel_rows, clock=clock, spill=spill,
         )  # fmt: skip
         n = found.factor.size
         made = cls(

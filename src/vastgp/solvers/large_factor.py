@@ -53,6 +53,7 @@ def factor_of(
     panel_rows: int = PANEL_ROWS,
     go_on: Callable[[int, int], bool] | None = None,
     begun: PanelCholesky | None = None,
+    most_jitter: float = np.inf,
 ) -> GrowingFactor:
     """Return the factor of a matrix: on an accelerator where there is one that holds it, else in panels of the host.
 
@@ -60,7 +61,7 @@ def factor_of(
     ----------
     matrix : RowCovariance
     dtype : {"float32", "float64"}
-    panel_rows, go_on
+    panel_rows, go_on, most_jitter
         See `factorize_panels`.
     begun : PanelCholesky, optional
         Of leading rows, which goes on where it lies.
@@ -69,11 +70,12 @@ def factor_of(
     if begun is None and belongs_on_device(n, np.dtype(dtype).itemsize):
         size = tile_rows(n)
         return factorize_on_device(
-            matrix.tiles(size), n, dtype, largest=largest, tile=size, go_on=go_on
-        )
+            matrix.tiles(size), n, dtype, largest=largest, tile=size, go_on=go_on, most_jitter=most_jitter
+        )  # fmt: skip
     return factorize_panels(
-        matrix.write, n, dtype, largest=largest, panel_rows=panel_rows, go_on=go_on, factor=begun
-    )
+        matrix.write, n, dtype, largest=largest, panel_rows=panel_rows, go_on=go_on, factor=begun,
+        most_jitter=most_jitter,
+    )  # fmt: skip
 
 
 class RemadeFactor:

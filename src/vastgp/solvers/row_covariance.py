@@ -19,6 +19,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 from vastgp._precision import precision
 from vastgp.data import observations
 from vastgp.data.padding import repeat_last
+from vastgp.fitting.clock import now
 from vastgp.kernels import Kernel
 from vastgp.kernels.covariance_tiles import CovarianceTiles, InputTiles
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
@@ -107,6 +108,8 @@ class Refined(NamedTuple):
         Of conjugate gradients, see `lanczos_matrix`.
     solved : ndarray of bool, shape (C,)
         Whether what is left is no more than was asked for.
+    late : bool
+        Whether the clock ended it before that.
     """
 
     solution: np.ndarray
@@ -116,6 +119,7 @@ class Refined(NamedTuple):
     lengths: np.ndarray
     ratios: np.ndarray
     solved: np.ndarray
+    late: bool = False
 
     @property
     def reached(self) -> bool:
@@ -129,7 +133,7 @@ class Refined(NamedTuple):
         steps = int(np.max(np.flatnonzero(np.any(lengths > 0.0, axis=1)), initial=-1)) + 1
         return Refined(
             self.solution[columns], self.residual[columns], self.value[columns], self.left[columns],
-            lengths[:steps], self.ratios[:steps, columns], self.solved[columns],
+            lengths[:steps], self.ratios[:steps, columns], self.solved[columns], self.late,
         )  # fmt: skip
 
     @property
@@ -144,6 +148,7 @@ def refine(
     right: Float[np.ndarray, "C n"],
     most_left: Callable[[np.ndarray], Any],
     most: int = MOST_STEPS,
+    has_time: Callable[[float], bool] = lambda _: True,
 ) -> Refined:
     """Solve ``A x = b`` for rows of right-hand sides by conjugate gradients, a factor nearby as the preconditioner.
 
@@ -157,6 +162,8 @@ def refine(
         Gives the largest `Refined.left` of each column, given ``b^T A^-1 b`` as it is known so far.
     most : int
         Most steps.
+    has_time : callable, optional
+        Told what the last step took in seconds, says whether there is time for another.
     """
 
     given: Any = factor
@@ -168,7 +175,7 @@ def refine(
 
     lengths: list[np.ndarray] = []
     ratios: list[np.ndarray] = []
-    least = 1.0
+    least, late, took = 1.0, False, 0.0
     with precision("float64"):
         b = jax.device_put(np.ascontiguousarray(right, np.float64))
         state = cg_start(jnp.zeros_like(b), b, precondition)
@@ -178,15 +185,20 @@ def refine(
             unsolved = ~(left <= most_left(value))  # NaN is unsolved
             if not np.any(unsolved) or len(lengths) == most or not np.all(np.isfinite(left)):
                 break
+            # one is what the factor alone says
+            if late := bool(lengths) and not has_time(took):
+                break
+            began = now()
             product = matrix.product(state.direction)
             state, length, ratio = cg_step(state, product, precondition, jnp.asarray(unsolved))
             lengths.append(np.asarray(length))
             ratios.append(np.asarray(ratio))
+            took = now() - began
             least = min(least, _least_eigenvalue(np.stack(lengths), np.stack(ratios), unsolved))
         solution, residual = np.asarray(state.solution), np.asarray(state.residual)
     shape = len(lengths), len(right)
     made = np.reshape(lengths, shape), np.reshape(ratios, shape)
-    return Refined(solution, residual, value, left, *made, ~unsolved)
+    return Refined(solution, residual, value, left, *made, ~unsolved, late)
 
 
 def _least_eigenvalue(lengths: np.ndarray, ratios: np.ndarray, columns: np.ndarray) -> float:

@@ -302,6 +302,17 @@ def test_a_budget_that_is_too_small_gives_the_posterior_of_random_rows(monkeypat
     np.testing.assert_allclose(left_out.mean, other.leave_one_out().mean, atol=1e-3)
 
 
+def test_means_that_the_clock_left_rough_are_told(monkeypatch):
+    X, y = small_data(n=60)
+    monkeypatch.setattr("vastgp.methods.exact.pace.Pace.has_time", lambda self, seconds: False)
+    model = ExactGPRegressor(
+        RBF(1.0), hyperparameters=Fixed(1e-3), dtype="float32", max_seconds=100.0
+    )
+    with pytest.warns(ConvergenceWarning, match="means off by up to .* deviations of the noise"):
+        model.fit(X, y)
+    assert not model.converged_ and model.diagnosis_["refinement_steps"] == 1
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_where_there_is_no_time_for_all_rows_some_judge(monkeypatch):
     """Those of the posterior are still told by their numbers in the table."""

@@ -193,7 +193,7 @@ def test_a_factor_that_will_not_do_leaves_no_panels(tmp_path, monkeypatch):
     X, y = small_data(n=40)
     seen = []
 
-    def judged(matrix, y, factor, seed):
+    def judged(matrix, y, factor, seed, clock):
         seen.append(len(panels_of(tmp_path)))
         raise exact_factor.FactorizationError("no good")
 

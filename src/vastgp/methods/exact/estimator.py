@@ -302,6 +302,12 @@ class ExactGPRegressor(FitsVaryingNoise):
             converged = False
             reason = f"{reason}; max_seconds was enough for the posterior of {len(seen)} random rows of {n}"
             advice = "give more time (max_seconds)."
+        if diagnosis["late"]:
+            off = diagnosis["mean_error_bound"]
+            converged, advice = False, "give more time (max_seconds)."
+            reason = (
+                f"{reason}; max_seconds left means off by up to {off:.1g} deviations of the noise"
+            )
         # a density per unit of the target, of n targets
         log_evidence = float(evidence - len(seen) * np.log(self.standardizer_.y_scale))
         order = rows.numbers(seen)

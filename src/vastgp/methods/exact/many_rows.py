@@ -71,18 +71,13 @@ def condition_many(
     (kernel, likelihood), n = params, len(y)
     spill = max_rows.made() if isinstance(max_rows, Spill) else None
     panel_rows = PANEL_ROWS if spill is None else SPILLED_ROWS
-    pace, order = Pace(run, panel_rows, n), np.arange(n)
-    left = run.seconds_left()
+    left, order = run.seconds_left(), np.arange(n)
     if left is not None and seconds > _SURELY_FITS * left:
         order = in_random_order(n, run)
     with run.timed("factor"), Progress("factor", run.verbose) as shown:
-
-        def go_on(done: int, itemsize: int) -> bool:
-            shown.update((done / n) ** 3)
-            return pace.go_on(done, itemsize)
-
+        pace = Pace(run, panel_rows, n, lambda done: shown.update((done / n) ** 3))
         posterior, found = ExactPosterior.condition_many(
             kernel, float(likelihood.noise_variance), X[order], y[order], dtype,
-            seed=run.seed, panel_rows=panel_rows, go_on=go_on, spill=spill,
+            seed=run.seed, panel_rows=panel_rows, clock=pace, spill=spill,
         )  # fmt: skip
     return posterior, found, order[: found.factor.size]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from vastgp.fitting.clock import now
 from vastgp.fitting.run import Run
 from vastgp.linalg.device_cholesky import belongs_on_device
@@ -32,13 +34,37 @@ class Pace:
         Rows of a panel of the factor.
     rows : int
         Of all of it.
+    on_panel : callable, optional
+        Told the rows that are done before each panel.
     """
 
-    def __init__(self, run: Run, panel_rows: int, rows: int) -> None:
+    def __init__(
+        self,
+        run: Run,
+        panel_rows: int,
+        rows: int,
+        on_panel: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._on_panel = on_panel
         self._run, self._rate, self._rows = run, operations_a_second(), panel_rows
         # asked now: the factor takes the memory that it says is free
         self._on_device = {size: belongs_on_device(rows, size) for size in (4, 8)}
         self._last = self._first = (0, 0.0)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a budget."""
+        return self._run.max_seconds is not None
+
+    def has_time(self, seconds: float) -> bool:
+        """Return whether there are so many seconds left."""
+        left = self._run.seconds_left()
+        return left is None or left >= seconds
+
+    def is_enough(self, done: int) -> bool:
+        """Return whether a factor in float64 that is begun now gets no further than so many rows."""
+        left = self._run.seconds_left()
+        return left is not None and rows_within(left, 8) <= done
 
     def go_on(self, done: int, itemsize: int) -> bool:
         """Return whether another panel, and the posterior of all rows then, fit into what is left.
@@ -50,6 +76,7 @@ class Pace:
         itemsize : int
             Bytes of a number of the factor.
         """
+        self._on_panel(done)
         left, time = self._run.seconds_left(), now()
         if left is None:
             return True
