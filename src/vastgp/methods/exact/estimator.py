@@ -129,10 +129,10 @@ class ExactGPRegressor(FitsVaryingNoise):
         units, ``refinement_steps``, ``mean_error_bound`` (of the function's mean at any input, in noise standard
         deviations), ``variance_error`` (largest relative error of the factor's variances that the check found; above
         0.01 all are refined, which is slower: ``refined``), ``log_evidence_se``, and ``tried``, precisions that failed;
-        ``folder``, where the factor lies on a disk; where hyperparameters are those of some rows, ``scale``, by which
-        the evidence of all of them corrected the variances of kernel and noise. With ``likelihood="heteroskedastic"``
-        also ``noise_varies``, ``noise_gain``, by how many nats the evidence is for that, and ``noise_turns``, of
-        function and noise.
+        ``late``, whether the budget ended the refinement; ``folder``, where the factor lies on a disk; where
+        hyperparameters are those of some rows, ``scale``, by which the evidence of all of them corrected the variances
+        of kernel and noise. With ``likelihood="heteroskedastic"`` also ``noise_varies``, ``noise_gain``, by how many
+        nats the evidence is for that, and ``noise_turns``, of function and noise.
     conditioned_rows_ : ndarray of int
         Numbers of the training rows that the posterior has seen, rising: all, unless the budget was too small.
 
