@@ -7,11 +7,12 @@ from vastgp.linalg import gram as module
 from vastgp.linalg.gram import gram
 
 
-@pytest.mark.parametrize("block", [1, 3, 7, 8, 512])
+@pytest.mark.parametrize(("block", "worth"), [(1, 2e8), (3, 2e8), (7, 2e8), (512, 2e8), (512, 0)])
 @pytest.mark.parametrize("layout", ["C", "F", "reversed"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_it_is_the_product(block, layout, dtype, monkeypatch):
+def test_it_is_the_product(block, worth, layout, dtype, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_WORTH_TWO", worth)
     A = np.random.default_rng(0).normal(size=(20, 8)).astype(dtype)
     A = np.asarray(A, order=layout) if layout != "reversed" else A[::-1, ::-1]
     found = gram(A)

@@ -20,7 +20,7 @@ from vastgp.linalg.device_cholesky import belongs_on_device
 from vastgp.linalg.panels import PANEL_ROWS, GrowingFactor
 from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
 from vastgp.solvers.large_factor import WIDE_ROWS, affordable_rows, factor_of
-from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
+from vastgp.solvers.row_covariance import MOST_STEPS, Refined, RowCovariance, refine
 from vastgp.solvers.spilled_factor import rows_on_disk, spilled
 
 # A float32 factor is that of a matrix ``A + E``, and posterior variances from it are off by at most ``|E|`` over the
@@ -129,11 +129,14 @@ def _refuse_narrow(matrix: RowCovariance, y: np.ndarray, seed: int) -> None:
         return
     some = np.random.default_rng([seed, _TRYING]).permutation(len(y))[:_TRIED_ROWS]
     part = RowCovariance(matrix.kernel, matrix.X[some], matrix.noise[some])
-    told = _judged(part, y[some], factor_of(part, "float32"), seed, None).diagnosis
-    if told["refined"] or told["refinement_steps"] > _TRIED_STEPS:
+    factor = factor_of(part, "float32")
+    try:
+        told = _judged(part, y[some], factor, seed, None, most=_TRIED_STEPS).diagnosis
+    except FactorizationError as error:
+        raise FactorizationError(f"of {len(some)} of the rows {error}") from None
+    if told["refined"]:
         raise FactorizationError(
-            f"rounding is too much for {_TRIED_ROWS} of the rows: {told['refinement_steps']} steps of refinement, "
-            f"variances off by {told['variance_error']:.1e}"
+            f"of {len(some)} of the rows variances are off by {told['variance_error']:.1e}"
         )
 
 
@@ -231,9 +234,14 @@ def _attempt(
 
 
 def _judged(
-    matrix: RowCovariance, y: np.ndarray, factor: GrowingFactor, seed: int, clock: Clock | None
+    matrix: RowCovariance,
+    y: np.ndarray,
+    factor: GrowingFactor,
+    seed: int,
+    clock: Clock | None,
+    most: int = MOST_STEPS,
 ) -> Factored:
-    """Return what a factor is good for; FactorizationError where the weights do not converge with it.
+    """Return what a factor is good for; FactorizationError where the weights do not converge in ``most`` steps.
 
     Targets, probes of the variance and draws for the determinant are refined together: a product of the matrix takes
     about as long for sixty columns as for one. Where the clock ends that, its state is what there is.
@@ -254,7 +262,7 @@ def _judged(
         return np.concatenate([[goal], of_probes, np.full(len(draws.T), _DRAWN_LEFT * n)])
 
     has_time = (lambda _: True) if clock is None else clock.has_time
-    found = refine(matrix, factor, np.concatenate(parts), most_left, has_time=has_time)
+    found = refine(matrix, factor, np.concatenate(parts), most_left, most, has_time)
     solved = found.of(slice(0, ends[0]))
     if not (solved.reached or (found.late and np.all(np.isfinite(found.value)))):
         error = (size * solved.left[0] / noise) ** 0.5
@@ -269,7 +277,7 @@ def _judged(
         log_determinant += more
     refined = not error <= VARIANCE_ERROR
     diagnosis = diagnosis_of_dense(n, factor.jitter) | {
-        "late": found.late,
+        "late": not solved.reached,
         "factor": str(factor.dtype),
         "refinement_steps": solved.steps,
         "mean_error_bound": float((size * max(solved.left[0], 0.0) / noise) ** 0.5),
