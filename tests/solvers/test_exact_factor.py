@@ -230,8 +230,6 @@ def test_where_single_precision_fails_double_is_taken_and_told(monkeypatch, jitt
 class Hurry:
     """A budget that has time for so many steps of refinement, and for less than these rows in float64, or more."""
 
-    is_limited = True
-
     def __init__(self, steps=100, enough=True):
         self.steps, self.enough = steps, enough
 

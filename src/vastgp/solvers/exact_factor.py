@@ -42,7 +42,7 @@ _MEAN_ERROR = 1e-3
 VARIANCE_ERROR, _PROBED, _PROBING, _TRYING = 0.01, 24, 21, 23
 # What may be added to the diagonal of rows that rounding leaves without a positive pivot, in units of the least noise:
 # conjugate gradients take about ten steps with one, and a hundred with 250 (kegg, 22,000 rows in float32: minutes, and
-# no end), where float64, or the rows before these, are at hand.
+# no end), where float64, or in its place the rows before these, are at hand.
 _MOST_JITTER = 1.0
 # Draws for the determinant, and what conjugate gradients leave of each one's square.
 _DRAWS, _DRAWN_LEFT = 8, 1e-6
@@ -53,10 +53,6 @@ _WHAT = "the covariance matrix of the observations (kernel + noise variance)"
 @runtime_checkable
 class Clock(Protocol):
     """What a factorisation asks of a budget."""
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is one."""
 
     def go_on(self, done: int, itemsize: int) -> bool:
         """Return whether there is time for another panel: see `vastgp.linalg.panels.factorize_panels`."""
@@ -202,22 +198,16 @@ def _attempt(
 ) -> Factored:
     """Return the factor in one precision, if it is any good; ``other`` where there is another one after it."""
     began = time.perf_counter()
-    limited = clock is not None and clock.is_limited
-    most = _MOST_JITTER * float(np.min(matrix.noise)) if other or limited else np.inf
+    # a poor factor of all rows is better than none
+    most = _MOST_JITTER * float(np.min(matrix.noise)) if other else np.inf
     go_on = None if clock is None else clock.go_on
     known = nullcontext() if spill is None else spilled(matrix, dtype, spill, panel_rows)
     with known as begun:
         try:
             if other and (begun is None or begun.size == 0):
                 _refuse_narrow(matrix, y, seed)
-            try:
-                factor = factor_of(matrix, dtype, panel_rows, go_on, begun, most)
-            except FactorizationError:
-                if other or most == np.inf:
-                    raise
-                # the first rows already: a poor factor of all is better than none
-                factor = factor_of(matrix, dtype, panel_rows, go_on, begun)
-            if factor.spoilt and other and not (clock and limited and clock.is_enough(factor.size)):
+            factor = factor_of(matrix, dtype, panel_rows, go_on, begun, most)
+            if factor.spoilt and not (clock is not None and clock.is_enough(factor.size)):
                 raise FactorizationError(
                     f"rounding leaves rows after the first {factor.size} without a positive pivot"
                 )

@@ -51,11 +51,6 @@ class Pace:
         self._on_device = {size: belongs_on_device(rows, size) for size in (4, 8)}
         self._last = self._first = (0, 0.0)
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is a budget."""
-        return self._run.max_seconds is not None
-
     def has_time(self, seconds: float) -> bool:
         """Return whether there are so many seconds left."""
         left = self._run.seconds_left()
