@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from vastgp import _accelerator
 from vastgp._precision import precision
-from vastgp.linalg.panels import GrowingFactor
+from vastgp.linalg.panels import GoOn, GrowingFactor
 
 # Rows of a tile: products of two take a third of a millisecond of a large card, thrice what it takes to start them.
 # Beyond so many rows there are so many products that twice as large ones are better.
@@ -233,7 +233,7 @@ def factorize_on_device(
     *,
     largest: float = 1.0,
     tile: int = TILE_ROWS,
-    go_on: Callable[[int, int], bool] | None = None,
+    go_on: GoOn | None = None,
     most_jitter: float = np.inf,
 ) -> DeviceCholesky:
     """Factorise a symmetric matrix that is made tile by tile, on the accelerator.
@@ -258,11 +258,7 @@ def factorize_on_device(
         When the matrix is not positive definite by more than rounding.
     """
     factor = DeviceCholesky(np.dtype(dtype), largest, most_jitter=most_jitter, tile=tile)
-    for start in range(0, size, tile):
-        if start and go_on is not None and not go_on(start, factor.dtype.itemsize):
-            break
-        if not factor._append_or_end(partial(factor.append, make, min(start + tile, size))):
-            break
+    factor._grow(size, tile, partial(factor.append, make), go_on)
     return factor
 
 

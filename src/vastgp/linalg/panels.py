@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -29,6 +28,8 @@ _FIRST_JITTER, _JITTERS = 100.0, 5
 
 # ``write(rows, out)``: fill ``out`` of shape (rows.stop, rows.stop - rows.start) with these columns of the matrix.
 Write = Callable[[slice, np.ndarray], None]
+# ``go_on(done, itemsize)``: whether there is time for another part after ``done`` rows, with the bytes of a number.
+GoOn = Callable[[int, int], bool]
 
 
 @dataclass
@@ -110,15 +111,21 @@ class GrowingFactor:
         tried = [0.0, *(first * 10.0**k for k in range(_JITTERS))]
         return [jitter for jitter in tried if jitter <= self.most_jitter]
 
-    def _append_or_end(self, append: Callable[[], None]) -> bool:
-        """Add rows, and return whether it goes on: not where a limit of the jitter is reached after others."""
-        try:
-            append()
-        except FactorizationError:
-            if self.size == 0 or not np.isfinite(self.most_jitter):
-                raise
-            self.spoilt = True
-        return not self.spoilt
+    def _grow(self, size: int, rows: int, add: Callable[[int], None], go_on: GoOn | None) -> None:
+        """Add parts of so many rows until it has ``size``, there is no time, or rows need more than `most_jitter`.
+
+        ``add(end)`` makes the part up to a row. The first is made in any case, and its error is the caller's.
+        """
+        for start in range(self.size, size, rows):
+            if start and go_on is not None and not go_on(start, self.dtype.itemsize):
+                return
+            try:
+                add(min(start + rows, size))
+            except FactorizationError:
+                if not start or not np.isfinite(self.most_jitter):
+                    raise
+                self.spoilt = True
+                return
 
     def _not_definite(self, first: int, end: int) -> FactorizationError:
         """Return the error for rows that no jitter was enough for."""
@@ -280,7 +287,7 @@ def factorize_panels(
     *,
     largest: float = 1.0,
     panel_rows: int = PANEL_ROWS,
-    go_on: Callable[[int, int], bool] | None = None,
+    go_on: GoOn | None = None,
     factor: PanelCholesky | None = None,
     most_jitter: float = np.inf,
 ) -> PanelCholesky:
@@ -310,14 +317,13 @@ def factorize_panels(
     FactorizationError
         When the matrix is not positive definite by more than rounding.
     """
-    factor = PanelCholesky(np.dtype(dtype), largest) if factor is None else factor
-    factor.most_jitter = most_jitter
-    for start in range(factor.size, size, panel_rows):
-        if start and go_on is not None and not go_on(start, np.dtype(dtype).itemsize):
-            break
-        rows = slice(start, min(start + panel_rows, size))
-        panel = np.empty((rows.stop, rows.stop - rows.start), dtype)
-        write(rows, panel)
-        if not factor._append_or_end(partial(factor.append, panel)):
-            break
-    return factor
+    made = PanelCholesky(np.dtype(dtype), largest) if factor is None else factor
+    made.most_jitter = most_jitter
+
+    def add(end: int) -> None:
+        panel = np.empty((end, end - made.size), dtype)
+        write(slice(made.size, end), panel)
+        made.append(panel)
+
+    made._grow(size, panel_rows, add, go_on)
+    return made

@@ -211,7 +211,6 @@ def _attempt(
                 raise FactorizationError(
                     f"rounding leaves rows after the first {factor.size} without a positive pivot"
                 )
-            factor.most_jitter = np.inf  # rows that come later are judged by themselves
             seconds = time.perf_counter() - began
             found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed, clock)
         except FactorizationError:
