@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from vastgp.data import Rows, nearly_repeated
@@ -27,6 +28,10 @@ SURE = 0.99
 # 5 to 25 and up to 200 rows 95 % intervals at the one optimum held 60, 86 and 93 % of new rows, those averaged over
 # hyperparameters 67, 89 and 93 %.
 _FEWEST = 20
+# And of fewer for each hyperparameter, as of many inputs that have a lengthscale each: of 56 random tables the
+# average's loss was less by more than 0.01 nats a row on 31 and more on 9, by 0.08 in the mean of all, and 95 %
+# intervals held 92.3 % of new rows, those at the optimum 91.2 %.
+_FOR_EACH = 5
 
 
 class FewRows(NamedTuple):
@@ -41,7 +46,10 @@ class FewRows(NamedTuple):
         Prior covariance of the average.
     likelihood : Gaussian
         With the mean noise variance, so that variances of observations are those of the average.
-    num_rows : int
+    num_distinct : int
+        Rows that do not nearly repeat another.
+    num_open : int
+        Hyperparameters of the process.
     """
 
     of_process: float
@@ -49,6 +57,7 @@ class FewRows(NamedTuple):
     kernel: Kernel
     likelihood: Gaussian
     num_distinct: int
+    num_open: int
 
     @property
     def is_linear(self) -> bool:
@@ -58,7 +67,8 @@ class FewRows(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Whether neither line nor process, at its first hyperparameters, can be told to be the answer."""
-        return not self.is_linear and (self.of_process < SURE or self.num_distinct < _FEWEST)
+        fewest = max(_FEWEST, _FOR_EACH * self.num_open)
+        return not self.is_linear and (self.of_process < SURE or self.num_distinct < fewest)
 
 
 def is_of_few(rows: Rows, run: Run) -> bool:
@@ -110,8 +120,10 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
         prior += kernel.in_units(1.0, (1.0 - of_line) ** 0.5)
     average = AveragedPosterior(tuple(parts), np.array(weights) / total, np.array(noises))
     noise_variance = float(average.weights @ average.noise_variances)
-    num_distinct = _num_places(X, groups)
-    return FewRows(of_process, average, prior, Gaussian(noise_variance), num_distinct)
+    num_open = sum(np.size(each) for each in jax.tree.leaves((kernel, likelihood)))
+    return FewRows(
+        of_process, average, prior, Gaussian(noise_variance), _num_places(X, groups), num_open
+    )
 
 
 def _num_places(X: np.ndarray, groups: np.ndarray) -> int:
