@@ -9,9 +9,14 @@ from scipy.stats import norm
 
 import vastgp
 from vastgp import GPRegressor
+from vastgp.auto.calibration import Identity
 from vastgp.auto.candidates import alone, regressors
 from vastgp.auto.counts import are_counts, scatter_as_counts
-from vastgp.data import Rows
+from vastgp.auto.distribution import Distribution
+from vastgp.auto.warps import Own
+from vastgp.data import Rows, Standardizer
+from vastgp.estimators.predictive import Predictive
+from vastgp.likelihoods import NegativeBinomial
 
 
 def _counts(n: int, seed: int = 0, size: float = 2.0) -> pd.DataFrame:
@@ -97,6 +102,22 @@ def test_counts_that_grow_have_one_mean_and_it_is_within_their_interval():
     np.testing.assert_array_equal(model.predict(later), mean)
     assert np.all((low <= mean) & (mean <= high)), (low, mean, high)
     assert np.all(std >= np.sqrt(mean)) and np.all(mean >= 0.0)
+
+
+def test_counts_count_as_little_more_than_the_largest_that_was_seen():
+    """What says zero and some hundreds is so wide that its mean is that of what was never seen."""
+    law = NegativeBinomial(0.9, 0.3)
+    mean, variance = np.array([4.0, -3.0, 12.0]), np.array([5.0, 9.0, 0.01])
+    ones = np.array([-1.0, 1.0])
+    unit = Standardizer().fit(Rows(ones[:, None], ones))
+    found = Distribution(Predictive(law, mean, variance, unit), Own(), Identity(), (0.0, 365.0))
+    expected, square = law.moments_below(mean[:2], variance[:2], 456.0)
+    np.testing.assert_allclose(found.mean[:2], expected, rtol=1e-9)
+    np.testing.assert_allclose(found.std[:2], np.sqrt(square), rtol=1e-9)
+    of_all = np.asarray(law.predictive_mean(mean, variance))
+    assert np.all(found.mean[:2] < 0.6 * of_all[:2])
+    # what has grown beyond all of them is as sure of that as its law
+    assert of_all[2] > 1e5 and found.mean[2] == pytest.approx(of_all[2], rel=0.05)
 
 
 def test_a_short_fit_of_many_counts_has_their_law():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,11 @@ from vastgp.estimators.predictive import Predictive
 
 # Levels that mean and deviation are summed over where they have no closed form.
 _NODES = 33
+# Counts count as so much of their range beyond the largest. Of eleven tables that laws of counts describe best two have
+# mostly zeros and some hundreds: RMSE of new rows 0.55 and 0.61 deviations so, 1.44 and 1.47 where rates of up to twice
+# the largest count had a say, 1.01 and 0.60 by the mean of all. Of the others it is the same but for one (0.69, 0.64).
+# Where the median has grown beyond all of them, so many deviations of the law.
+_COUNTS_BEYOND, _LAW_BEYOND = 0.25, 4.0
 # Of a probability of which a logarithm is taken.
 _LEAST = 1e-12
 # Of the intervals that a report draws.
@@ -69,12 +74,12 @@ class Distribution:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether moments are those of quantiles, or of rates, that are not far beyond the training targets."""
+        """Whether moments are those of quantiles, or of counts, that are not far beyond the training targets."""
         return type(self.warp) is not Own or self._counts_below is not None
 
     @property
     def _counts_below(self) -> Predictive | None:
-        """The model where it has a law of counts, and training targets say how far its rates count."""
+        """The model where it has a law of counts, and training targets say how far these count."""
         law = isinstance(self.model, Predictive) and self.model.likelihood.counts
         return self.model if law and np.isfinite(self.seen[1]) else None  # type: ignore[return-value]
 
@@ -83,14 +88,12 @@ class Distribution:
         """Mean and deviation by Gauss-Hermite quadrature of the quantiles: ``E[y] = E[Q(Phi(z))]``, z normal.
 
         Quantiles count as no farther beyond the training targets than these are from each other: far from all rows the
-        exponential of a wide normal variable has a mean of millions, of which its upper thousandth is the reason. So do
-        rates of counts, of which these moments have a closed form. What grows has its median beyond them: it counts as
-        one of them.
+        exponential of a wide normal variable has a mean of millions, of which its upper thousandth is the reason. What
+        grows has its median beyond them: it counts as one of them. Of counts the same moments are sums.
         """
         counts = self._counts_below
         if counts is not None:
-            middle = np.asarray(counts.likelihood.median(counts.latent_mean), np.float64)
-            mean, std = counts.moments_below(self._reach(middle)[1])
+            mean, std = counts.moments_below(self._most(counts))
             return mean, std * self.calibration.std_factor
         nodes, weights = hermegauss(_NODES)
         near = np.abs(nodes) < 8.0
@@ -104,6 +107,14 @@ class Distribution:
         """Return how far below and above values count at each row, whose median is given, (n,) each."""
         low, high = np.minimum(self.seen[0], median), np.maximum(self.seen[1], median)
         return low - (high - low), high + (high - low)
+
+    def _most(self, counts: Predictive) -> np.ndarray:
+        """Return what counts count as at most: of a median beyond all that were seen, what the law has there."""
+        low, high = self.seen
+        certain = replace(counts, latent_variance=np.zeros_like(counts.latent_variance))
+        middle = np.asarray(counts.likelihood.median(counts.latent_mean), np.float64)
+        far = (certain.mean + _LAW_BEYOND * certain.std) / np.maximum(middle, 1.0)
+        return high + _COUNTS_BEYOND * (high - low) + far * np.maximum(middle - high, 0.0)
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
         """Return what observations are below with given probabilities, (k, n).

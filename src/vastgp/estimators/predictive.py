@@ -89,7 +89,7 @@ class Predictive:
         return self.scaling.inverse_std(np.sqrt(self._by_rows("predictive_variance")))
 
     def moments_below(self, most: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return means and deviations of counts whose rate is no more than ``most``, a number or (n,): (n,) each."""
+        """Return means and deviations of counts that count as no more than ``most``, a number or (n,): (n,) each."""
         law: Any = self.likelihood
         mean, variance = law.moments_below(self.latent_mean, self.latent_variance, most)
         return mean, np.sqrt(variance)

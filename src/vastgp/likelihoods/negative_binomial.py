@@ -110,8 +110,20 @@ class NegativeBinomial(Likelihood):
         return count + count**2 * (jnp.expm1(variance) + jnp.exp(variance) / size)
 
     def moments_below(self, mean: Any, latent_variance: Any, most: Any) -> Any:
-        """Return mean and variance of counts whose mean is no more than ``most``."""
-        return moments_below(float(self.rate), mean, latent_variance, float(self.size), most)
+        """Return mean and variance of counts that count as no more than ``most``."""
+        rate, size = float(self.rate), float(self.size)
+
+        def up_to(most: Any, f: Any) -> tuple[Any, Any, Any]:
+            count, odds = rate * np.exp(f), np.log(size / rate) - f
+            # k p_a(k) = m p_{a + 1}(k - 1) with the same odds, whose mean is m (a + 1) / a
+            parts = [_reached(most + 1.0 - k, size + k, odds) for k in range(2)]
+            pairs = np.where(
+                most > 1.0, _reached(np.maximum(most - 1.0, 1.0), size + 2.0, odds), 0.0
+            )
+            return parts[0], count * parts[1], count**2 * (1.0 + 1.0 / size) * pairs
+
+        width = min(max(2.0 / size**0.5, 0.3), 0.5 * np.pi)
+        return moments_below(up_to, rate, width, mean, latent_variance, most)
 
     def median(self, mean: Any) -> Any:
         """Return the median count at the latent median: the least ``k`` with ``P(y <= k) >= 1/2``."""

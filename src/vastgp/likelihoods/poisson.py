@@ -26,6 +26,9 @@ _PARABOLA = math.sqrt(2.0 * _FALL)
 _NEWTON_STEPS = 5
 # The error of a probability is below 2e-4 for latent variances up to 4, 7e-4 up to 25.
 _DISTRIBUTION_POINTS = 24
+# Of moments, closest in about that width of ``f``: their relative error is below 1e-4 for latent variances up to 44.
+# Where the mean is so much above a number, in logarithms, no count is below it.
+_MOMENT_POINTS, _BEND, _NO_COUNT_BELOW = 32, 0.3, 30.0
 
 
 class Poisson(Likelihood):
@@ -146,8 +149,16 @@ class Poisson(Likelihood):
         return count + count**2 * jnp.expm1(jnp.asarray(latent_variance))
 
     def moments_below(self, mean: Any, latent_variance: Any, most: Any) -> Any:
-        """Return mean and variance of counts whose rate is no more than ``most``, see `moments_below`."""
-        return moments_below(float(self.rate), mean, latent_variance, np.inf, most)
+        """Return mean and variance of counts that count as no more than ``most``, see `moments_below`."""
+        rate = float(self.rate)
+
+        def up_to(most: Any, f: Any) -> tuple[Any, Any, Any]:
+            count = rate * np.exp(f)
+            # P(count <= c) = Q(c + 1, lambda), and k p(k) = lambda p(k - 1)
+            parts = (special.gammaincc(most + 1.0 - k, count) for k in range(3))
+            return tuple(count**k * part for k, part in enumerate(parts))  # type: ignore[return-value]
+
+        return moments_below(up_to, rate, _BEND, mean, latent_variance, most)
 
     def median(self, mean: Any) -> Any:
         """Return the median count at the latent median: the least ``k`` with ``P(y <= k) >= 1/2``."""
@@ -201,33 +212,41 @@ def distribution_of_counts(
 
 
 def moments_below(
-    rate: float, mean: np.ndarray, variance: np.ndarray, size: float, most: Any
+    up_to: Callable[[Any, Any], tuple[Any, Any, Any]],
+    rate: float,
+    width: Any,
+    mean: Any,
+    latent_variance: Any,
+    most: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of counts whose rate, ``rate exp(f)``, is no more than ``most``.
-
-    With ``f ~ N(mean, s^2)``, ``c = log(most / rate) - mean`` and ``l`` the rate, ``E[l^k; l < most] = rate^k
-    exp(k mean + k^2 s^2 / 2) Phi(c / s - k s)``, and the rest of the probability lies at ``most``.
+    """Return mean and variance of ``min(y, c)`` for counts of ``f ~ N(mean, latent_variance)``.
 
     Parameters
     ----------
+    up_to : callable
+        Of ``c`` and ``f``: ``P(y <= c | f)``, ``E[y; y <= c | f]`` and ``E[y (y - 1); y <= c | f]``.
     rate : float
-    mean, variance : ndarray of shape (n,)
-    size : float
-        Of a negative binomial law around the rate; infinite of Poisson's.
-    most : float, or ndarray of shape (n,)
+    width : float or array-like
+        In about what width of ``f`` nodes are closest, where ``rate e^f`` is ``c``.
+    mean, latent_variance : array-like of shape (n,)
+    most : array-like
+        ``c``, from one on; of fractions the whole number below.
     """
-    s = np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny))
-    log_rate = np.log(rate) + mean
-    c = np.log(most) - log_rate
-    # in logarithms: far out the first factor overflows where the second is zero
-    first, second = (
-        np.exp(k * log_rate + 0.5 * (k * s) ** 2 + special.log_ndtr(c / s - k * s)) for k in (1, 2)
-    )
-    beyond = special.ndtr(-c / s)
-    count = first + most * beyond
-    square = second + most**2 * beyond
-    # E[l + l^2 / a] + Var[l]
-    return count, count + square / size + np.maximum(square - count**2, 0.0)
+    most = np.floor(np.maximum(most, 1.0))
+    std = floored_std(np.asarray(latent_variance, np.float64))
+    bend = np.log(most / rate)
+    away = (bend - mean) / std
+    # a bend that is met by almost no mass needs no nodes
+    width = np.where(np.abs(away) < 5.0, np.minimum(width / std, 1.5), 1.5)
+    centre = np.clip(away, -5.0, 5.0)
+    first, second = np.zeros(np.shape(std)), np.zeros(np.shape(std))
+    for z, weight in normal_nodes(centre, width, _MOMENT_POINTS):
+        reached, count, pairs = up_to(most, np.minimum(mean + std * z, bend + _NO_COUNT_BELOW))
+        # E[min(y, c)] = E[y; y <= c] + c P(y > c), and so of the square, which is y (y - 1) + y
+        beyond = 1.0 - reached
+        first += weight * (count + most * beyond)
+        second += weight * (pairs + count + most**2 * beyond)
+    return first, np.maximum(second - first**2, 0.0)
 
 
 def mode_of_counts(y: Any, mean: Any, std: Any, rate: Any, num_steps: int) -> Any:
