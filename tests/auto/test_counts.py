@@ -11,7 +11,7 @@ import vastgp
 from vastgp import GPRegressor
 from vastgp.auto.calibration import Identity
 from vastgp.auto.candidates import alone, regressors
-from vastgp.auto.counts import are_counts, scatter_as_counts
+from vastgp.auto.counts import are_counts, have_a_law
 from vastgp.auto.distribution import Distribution
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, Standardizer
@@ -48,26 +48,31 @@ def test_how_counts_scatter_is_told_around_what_goes_with_the_inputs():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(3000, 2))
     mean = np.exp(0.5 + 0.1 * X[:, 0])
-    assert scatter_as_counts(Rows(X, 3.0 * rng.poisson(mean)), 0)
+    assert have_a_law(Rows(X, 3.0 * rng.poisson(mean)), 0, None)
     # most of what they scatter is the line's
     line = np.rint(np.maximum(5.0 + 2.0 * X[:, 0] + 0.3 * rng.normal(size=3000), 0.0))
     assert np.var(line) > 0.7 * np.mean(line)
-    assert not scatter_as_counts(Rows(X, line), 0)
+    assert not have_a_law(Rows(X, line), 0, None)
+    # or a function's: around a line they scatter by more than their mean
+    wave = np.rint(np.maximum(9.0 + 9.0 * np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=3000), 0.0))
+    slope = np.polyfit(X[:, 0], wave, 1)
+    assert np.var(wave - np.polyval(slope, X[:, 0])) > 3.0 * np.mean(wave)
+    assert not have_a_law(Rows(X, wave), 0, None)
     # of many rows some tell, whichever these are
-    assert all(scatter_as_counts(Rows(X, rng.poisson(2.0 * mean) * 2.0), seed) for seed in (1, 2))
+    assert all(have_a_law(Rows(X, rng.poisson(2.0 * mean) * 2.0), seed, None) for seed in (1, 2))
 
 
 def test_the_law_of_counts_runs_first_where_they_scatter_as_it_says():
     common = {"tied": False, "counts": True, "likelihood": "auto"}
     for n in (300, 900, 4000, 100_000):
-        first = regressors(n, 3, **common, scattered=True)
+        first = regressors(n, 3, **common, lawful=True)
         other = regressors(n, 3, **common)
         assert first[0].name == "tsvgp, negative-binomial" == alone(first, 15.0).name
         assert sorted(one.name for one in first) == sorted(one.name for one in other)
         assert other[0].name == "exact" and alone(other, 15.0).name in ("exact", "nearest")
-        assert regressors(n, 3, **common, scattered=True, series=True)[0].name == "exact, trend"
+        assert regressors(n, 3, **common, lawful=True, series=True)[0].name == "exact, trend"
     # what is asked for is not changed by it
-    asked = regressors(300, 3, **common | {"likelihood": "poisson"}, scattered=True)
+    asked = regressors(300, 3, **common | {"likelihood": "poisson"}, lawful=True)
     assert [one.name for one in asked] == ["tsvgp", "svgp", "swsgp"]
 
 

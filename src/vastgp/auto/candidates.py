@@ -142,7 +142,7 @@ def regressors(
     tied: bool,
     counts: bool,
     likelihood: Any,
-    scattered: bool = False,
+    lawful: bool = False,
     own_noise: bool = False,
     exact_rows: int = _EXACT_ROWS,
     seconds: float | None = None,
@@ -161,8 +161,8 @@ def regressors(
         Whether targets are counts, which have likelihoods of their own.
     likelihood : str or Likelihood
         "auto": normal noise, and those of counts for counts; anything else is the user's choice.
-    scattered : bool, default False
-        Whether counts scatter as much as laws of counts say, which then come first, see `scatter_as_counts`.
+    lawful : bool, default False
+        Whether counts have a law of counts, which then comes first, see `have_a_law`.
     own_noise : bool, default False
         Whether rows have known errors or weights, which not all methods take.
     exact_rows : int
@@ -221,7 +221,7 @@ def regressors(
         if d <= _GRID_INPUTS and not tied:
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
-    if scattered and laws and not series:  # which no law of counts has a trend for
+    if lawful and laws and not series:  # which no law of counts has a trend for
         found = [laws[-1], *(one for one in found if one != laws[-1])]
     if not few:
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]

@@ -17,7 +17,7 @@ from vastgp.auto.calibration import (
     fit_calibration,
 )
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
-from vastgp.auto.counts import are_counts, scatter_as_counts
+from vastgp.auto.counts import are_counts, have_a_law
 from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
 from vastgp.auto.heaps import TWO_PART
 from vastgp.auto.messages import warn_of_index
@@ -209,12 +209,15 @@ class GPRegressor(Predictions):
             )
         if self.method != "auto":
             return [candidates.named(self.method, False, self._law)]
+        asked = isinstance(self._law, str) and self._law == "auto" and not self._in_time
         return candidates.regressors(
             rows.n,
             rows.d,
             tied=any(len(group) > 1 for group in tied),
             counts=self._counts,
-            scattered=self._counts and scatter_as_counts(rows, seed_from(self.random_state)),
+            lawful=self._counts
+            and asked
+            and have_a_law(rows, seed_from(self.random_state), self._seconds),
             likelihood=self._law,
             own_noise=observations.has_own_noise(rows.y),
             exact_rows=candidates.most_exact_rows(self.max_seconds, self.max_work is None, rows.n),
