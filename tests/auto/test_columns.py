@@ -302,6 +302,31 @@ def test_the_mean_of_the_target_only_of_numbers():
     np.testing.assert_allclose(found[seen], there.transform(frame)[seen, -1], rtol=1e-12)
 
 
+def test_text_of_pairs_is_an_input_where_these_are_alike():
+    """Two thirds of the values differ: a state of two senators, or a page with two names."""
+    rng = np.random.default_rng(0)
+    codes = np.concatenate([np.repeat(np.arange(30), 2), np.arange(30, 60)])
+    frame = pd.DataFrame({"k": [f"k{i}" for i in codes], "x": rng.normal(size=90)})
+    alike = rng.normal(size=60)[codes] + 0.3 * rng.normal(size=90)
+    encoder = TableEncoder().fit(frame, np.exp(alike))
+    (column, _) = encoder.columns_
+    assert column.kind == "codes" and column.kept and not column.reason
+    assert encoder.transform(frame).shape == (90, 18)
+    # fewer rows keep it, though they are of one name each
+    assert TableEncoder()._fit(frame[60:], alike[60:], (), encoder.columns_)[1].keys() == {16}
+    chance = 0
+    for seed in range(40):
+        found = TableEncoder().fit(frame, np.random.default_rng(seed).normal(size=90))
+        chance += found.columns_[0].kept
+    assert chance <= 3
+    for y, options in ((None, {}), (alike, {"target_mean": False})):
+        (column, _) = TableEncoder(**options).fit(frame, y).columns_
+        assert not column.kept and column.kind == "text" and "tells rows apart" in column.reason
+    # of more different values nobody looks
+    frame["k"] = [f"k{i}" for i in np.concatenate([np.repeat(np.arange(20), 2), np.arange(50)])]
+    assert not TableEncoder().fit(frame, codes.astype(float)).columns_[0].kept
+
+
 def test_text_that_is_all_distinct_is_left_out():
     frame = pd.DataFrame({"v": np.arange(40.0) / 7, "t": [f"text {i}" for i in range(40)]})
     encoder = TableEncoder().fit(frame)

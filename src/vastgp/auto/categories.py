@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import fdtrc
+from scipy.stats import rankdata
 
 from vastgp.auto import gaps
 from vastgp.auto.dates import DateFacts
@@ -34,6 +36,9 @@ CODE_SIZE = 16
 # Beyond so many distinct texts their number is an estimate, and none of them is kept.
 MOST_LEVELS = 100_000
 _SKETCH = 16_384
+# Rows of one level are alike in their targets where chance makes them so no oftener, and there are so many rows beyond
+# the first of each level.
+_CHANCE, _LEAST_PAIRS = 0.01, 5
 # The name of a missing value among coded levels; text in a table has no null character before it.
 _GAP = "\0missing"
 # Programs read these words as nothing in a text file, or do not: a category of this name and a gap are one level.
@@ -297,6 +302,35 @@ def with_means(
             part = _target_encoder(codes[there[train]], y[there[train]])
             rows[there[test]] = part.transform(codes[there[test], None])[:, 0]
     return dataclasses.replace(encoding, means=tuple(means.tolist())), rows
+
+
+def targets_are_alike(codes: np.ndarray, y: np.ndarray) -> bool:
+    """Return whether rows of one level have targets that are more alike than others, beyond doubt.
+
+    By an analysis of variance of their ranks, of the levels that more than one row has.
+
+    Parameters
+    ----------
+    codes
+        Of each row the place of its level.
+    y
+        The target; rows without it count nowhere.
+    """
+    there = np.isfinite(y)
+    _, level, rows = np.unique(codes[there], return_inverse=True, return_counts=True)
+    several = rows[level] > 1
+    level = np.unique(level[several], return_inverse=True)[1]
+    ranks = rankdata(y[there][several])
+    n, num_levels = len(ranks), int(level.max(initial=-1)) + 1
+    if num_levels < 2 or n - num_levels < _LEAST_PAIRS:
+        return False
+    means = np.bincount(level, ranks) / np.bincount(level)
+    within = float(np.sum((ranks - means[level]) ** 2))
+    between = float(np.sum((means[level] - ranks.mean()) ** 2))
+    if not between:
+        return False
+    ratio = np.inf if not within else between / (num_levels - 1) / (within / (n - num_levels))
+    return bool(fdtrc(num_levels - 1, n - num_levels, ratio) < _CHANCE)
 
 
 def _target_encoder(codes: np.ndarray, y: np.ndarray) -> Any:

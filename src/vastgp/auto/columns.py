@@ -42,8 +42,9 @@ _IDENTIFIER = re.compile(
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
 # Of fewer texts, all distinct may be chance.
 _FEW_ROWS = 10
-# Text with more distinct values than this share of the rows tells rows apart and nothing else.
-_MOST_DISTINCT = 0.5
+# Text with more distinct values than this share of the rows tells rows apart and nothing else; with up to the second
+# unless rows of one value have targets that are alike, see `vastgp.auto.reading.with_target_means`.
+_MOST_DISTINCT, _MOST_OF_PAIRS = 0.5, 0.75
 _NOUN = {"numbers": "number", "booleans": "boolean", "durations": "duration"}
 
 
@@ -65,7 +66,7 @@ class Column:
     encoding : object, optional
         How it is encoded; None where it is left out.
     reason : str
-        Why it is left out.
+        Why it is left out, or why it will be unless the target says otherwise.
     unread : Unread
         Values that could not be read as what the others are: they are gaps.
     lenient : bool
@@ -85,6 +86,14 @@ class Column:
     def kept(self) -> bool:
         """Whether it is an input."""
         return self.encoding is not None
+
+    def without_doubt(self, tells: bool) -> Column:
+        """Return it as an input for sure, or left out, where there was a doubt."""
+        if not (self.kept and self.reason):
+            return self
+        if tells:
+            return dataclasses.replace(self, reason="")
+        return dataclasses.replace(self, kind="text", encoding=None)
 
     @property
     def done(self) -> str:
@@ -246,5 +255,12 @@ def _settle_text(name: str, facts: TextFacts, max_levels: int, like: Column | No
             f"text such as {facts.example()}, {about}{distinct} different ones in {facts.present} rows: it tells rows "
             f"apart and nothing else. {advice}"
         )
+        if (
+            levels is not None
+            and distinct <= _MOST_OF_PAIRS * facts.present
+            and not facts.in_two_ways
+        ):
+            in_doubt = CodeEncoding(distinct, facts.numeric, levels)
+            return Column(name, in_doubt.kind, facts.missing, (), in_doubt, reason)
         return Column(name, "text", facts.missing, (), None, reason)
     return Column(name, encoding.kind, facts.missing, (), encoding)

@@ -156,7 +156,7 @@ class Poisson(Likelihood):
             count = rate * np.exp(f)
             # P(count <= c) = Q(c + 1, lambda), and k p(k) = lambda p(k - 1)
             parts = (special.gammaincc(most + 1.0 - k, count) for k in range(3))
-            return tuple(count**k * part for k, part in enumerate(parts))  # type: ignore[return-value]
+            return tuple(count**k * part for k, part in enumerate(parts))
 
         return moments_below(up_to, rate, _BEND, mean, latent_variance, most)
 
