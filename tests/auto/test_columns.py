@@ -151,6 +151,24 @@ def test_long_tails_are_drawn_in():
         assert (_one(near)[-1, 0] != near[-1]) == squashed
 
 
+def test_numbers_of_many_magnitudes_are_their_logarithms():
+    weights = np.exp(2.0 * np.random.default_rng(1).normal(size=200))
+    encoder = TableEncoder()
+    np.testing.assert_array_equal(encoder.fit_transform(weights[:, None])[:, 0], np.log(weights))
+    assert "on the scale of its logarithm" in encoder.columns_[0].done
+    # new ones below go on as a line, however far they are
+    low = weights.min()
+    found = encoder.transform(np.array([[low], [0.0], [-low]]))[:, 0]
+    np.testing.assert_allclose(found, np.log(low) - np.arange(3.0), rtol=1e-12)
+    np.testing.assert_array_equal(_one(weights, squash=False)[:, 0], weights)
+    # not where few are far out, some are zero, or logarithms have tails of their own
+    outliers = np.append(np.linspace(1.0, 3.0, 199), 400.0)
+    tiny = np.append(weights[:-2], [1e-30, 1e-30])
+    for values in (outliers, np.append(weights[:-1], 0.0), tiny):
+        median, spread = np.median(values), np.subtract(*np.quantile(values, [0.75, 0.25]))
+        np.testing.assert_allclose(_one(values)[:, 0], np.arcsinh((values - median) / spread))
+
+
 def test_what_differs_by_rounding_sets_no_scale():
     rng = np.random.default_rng(0)
     almost = 2.5 + 1e-8 * rng.normal(size=75)

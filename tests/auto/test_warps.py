@@ -120,6 +120,9 @@ def test_moments_far_from_all_rows_stay_within_reach_of_them():
     assert wide.mean[0] < 99.0 and wide.std[0] < 99.0
     # its quantiles are what they are
     np.testing.assert_allclose(wide.quantiles([0.999])[0], lognorm(6.0, scale=np.e).ppf(0.999))
+    # what has grown counts as no more than twice as many orders of magnitude beyond them as they span
+    grown = Distribution(_predictive([128.0, -128.0], [1.0, 1.0]), Log(), Identity(), (1.0, 50.0))
+    np.testing.assert_allclose(grown.mean, [2 * 50.0**3 - 1.0, np.exp(-127.5)], rtol=1e-6)
 
 
 @pytest.mark.parametrize("warp", [Own(), YeoJohnson(0.4, 1.0)], ids=str)

@@ -104,7 +104,15 @@ class Distribution:
         return mean, np.sqrt(weights @ (values - mean) ** 2)
 
     def _reach(self, median: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return how far below and above values count at each row, whose median is given, (n,) each."""
+        """Return how far below and above values count at each row, whose median is given, (n,) each.
+
+        A median counts as no more than twice as far beyond them as these are from each other on the scale of the model:
+        where an input is a hundred times what it ever was, a line on that of logarithms is at 1e55.
+        """
+        low, high = self.warp.forward(np.array(self.seen))
+        beyond = 2.0 * (high - low)
+        if np.isfinite(beyond):
+            median = np.clip(median, *self.warp.back(np.array([low - beyond, high + beyond])))
         low, high = np.minimum(self.seen[0], median), np.maximum(self.seen[1], median)
         return low - (high - low), high + (high - low)
 

@@ -48,7 +48,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     - numbers (also text that is all numbers: "1,234", "1.234,5", "$12", "15 %") stay one column; booleans are 0 and 1,
       durations seconds. Gaps become the median, another input says where they were, and one more that what is missing
       differs from row to row. With a value farther from the
-      median than ten interquartile ranges, the column is ``asinh((x - median) / range)``;
+      median than ten interquartile ranges, the column is ``asinh((x - median) / range)``, or ``log x`` where numbers
+      are positive and lie evenly over orders of magnitude;
     - ordered categories are their rank;
     - categories and text of up to ``max_levels`` levels are a column per level and one for levels never seen, all one
       input: any two are equally far apart. A gap is a level of its own. More levels have a direction in 16 dimensions

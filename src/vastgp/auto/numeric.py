@@ -2,7 +2,9 @@
 
 A number stays as it is. Two things are done to it where the rows ask for it: a gap is filled with the median, and a
 column beside it says that it was one; and tails so long that one row would set the scale of all others are drawn in
-by asinh, which is linear near the median and logarithmic far from it.
+by asinh, which is linear near the median and logarithmic far from it. Positive numbers with such tails that lie evenly
+over orders of magnitude, as weights of mammals and incomes do, are on the scale of their logarithm: asinh makes one
+place of all small ones.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.stats import skew
 
 from vastgp.auto import gaps
 from vastgp.auto.values import UnfitError, Values, levels_of, numbers_of
@@ -132,16 +135,31 @@ class NumberFacts:
         # of numbers near the largest that a float holds, the spread itself overflows
         long = long and 0 < spread < np.inf and farthest > _LONG_TAIL * spread
         long = long and not _is_rounding(spread, values, median)
+        magnitudes = long and _of_magnitudes(values, median, spread)
         return NumberEncoding(
             self.form,
             median,
-            scale=spread if long else None,
+            scale=spread if long and not magnitudes else None,
+            magnitudes=magnitudes,
             gaps=self.missing > 0,
             value=not self.constant,
             low=self.low,
             high=self.high,
             order=self.order,
         )
+
+
+def _of_magnitudes(values: np.ndarray, median: float, spread: float) -> bool:
+    """Whether positive numbers with a long tail lie more evenly by their logarithms than by asinh, and without one."""
+    if not values[0] > 0.0:
+        return False
+    logs = np.log(values)
+    lower, upper = np.quantile(logs, [0.25, 0.75])
+    middle = float(np.log(median))
+    farthest = max(logs[-1] - middle, middle - logs[0])
+    if farthest > _LONG_TAIL * (upper - lower):
+        return False
+    return bool(abs(skew(logs)) < abs(skew(np.arcsinh((values - median) / spread))))
 
 
 def _is_rounding(spread: float, values: np.ndarray, median: float) -> bool:
@@ -189,6 +207,8 @@ class NumberEncoding:
         Range in training.
     order : tuple of str
         Of ordered categories the levels, whose ranks are the number.
+    magnitudes : bool
+        Whether values are ``log x``, and below the lowest of training go on as a line.
     """
 
     kind: ClassVar[str] = "number"
@@ -201,6 +221,7 @@ class NumberEncoding:
     low: float
     high: float
     order: tuple[str, ...] = ()
+    magnitudes: bool = False
 
     def groups(self, name: str) -> list[list[str]]:
         """Return the names of the output columns, those of one input in one list."""
@@ -217,6 +238,8 @@ class NumberEncoding:
         found = np.where(missing, self.fill, data)
         if self.scale is not None:
             found = np.arcsinh((found - self.fill) / self.scale)
+        elif self.magnitudes:
+            found = np.log(np.maximum(found, self.low)) + np.minimum(found / self.low - 1.0, 0.0)
         columns = [found] * self.value
         if self.gaps:
             columns += [missing.astype(np.float64), gaps.of_new_rows(missing)]
@@ -236,6 +259,8 @@ class NumberEncoding:
             done = f"{low} to {high}, as it is"
         if self.scale is not None:
             done = f"{low} to {high}, long tails drawn in: asinh((x - {self.fill:.6g}) / {self.scale:.6g})"
+        elif self.magnitudes:
+            done = f"{low} to {high}, on the scale of its logarithm"
         filled = f"; gaps become the median {self.fill:.6g}, and an input says where they were"
         return done + filled * self.gaps
 
