@@ -9,6 +9,7 @@ from vastgp.auto.distribution import between
 from vastgp.auto.folds import some_rows
 from vastgp.data import Rows, Standardizer, observations
 from vastgp.fitting.start import start_from_exact_gp
+from vastgp.linalg.cholesky import FactorizationError
 from vastgp.solvers.exact_posterior import ExactPosterior
 
 # Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
@@ -49,6 +50,11 @@ def have_a_law(rows: Rows, seed: int, seconds: float | None) -> bool:
         Chooses rows where there are many.
     seconds : float, optional
         Of the whole fit; None: no limit.
+
+    Returns
+    -------
+    bool
+        Also where these rows have no factor, and say nothing.
     """
     some = some_rows(rows, _TELLING, seed)
     y = np.asarray(observations.targets(some.y), np.float64)
@@ -59,9 +65,11 @@ def have_a_law(rows: Rows, seed: int, seconds: float | None) -> bool:
         None, X, targets, max_rows=_LEARNED_ON, seed=seed,
         max_seconds=None if seconds is None else min(_SHARE * seconds, _MOST_SECONDS),
     )  # fmt: skip
-    left_out = ExactPosterior.condition(start.kernel, start.noise_variance, X, targets)[
-        0
-    ].leave_one_out()
+    try:
+        posterior, _ = ExactPosterior.condition(start.kernel, start.noise_variance, X, targets)
+    except FactorizationError:
+        return True  # nothing is known
+    left_out = posterior.leave_one_out()
     mean, std = scale.inverse_mean(left_out.mean), scale.inverse_std(np.sqrt(left_out.variance))
     normal = np.mean(between((y - 0.5 - mean) / std, (y + 0.5 - mean) / std))
     of_laws = (
