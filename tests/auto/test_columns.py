@@ -151,22 +151,42 @@ def test_long_tails_are_drawn_in():
         assert (_one(near)[-1, 0] != near[-1]) == squashed
 
 
-def test_numbers_of_many_magnitudes_are_their_logarithms():
-    weights = np.exp(2.0 * np.random.default_rng(1).normal(size=200))
+def test_numbers_of_many_magnitudes_are_their_logarithms_where_the_target_says_so():
+    rng = np.random.default_rng(1)
+    weights = np.exp(2.0 * rng.normal(size=200))
+    speeds = np.tanh(np.log(weights)) + 0.3 * rng.normal(size=200)
     encoder = TableEncoder()
-    np.testing.assert_array_equal(encoder.fit_transform(weights[:, None])[:, 0], np.log(weights))
+    found = encoder.fit_transform(weights[:, None], speeds)[:, 0]
+    np.testing.assert_array_equal(found, np.log(weights))
     assert "on the scale of its logarithm" in encoder.columns_[0].done
     # new ones below go on as a line, however far they are
     low = weights.min()
     found = encoder.transform(np.array([[low], [0.0], [-low]]))[:, 0]
     np.testing.assert_allclose(found, np.log(low) - np.arange(3.0), rtol=1e-12)
-    np.testing.assert_array_equal(_one(weights, squash=False)[:, 0], weights)
-    # not where few are far out, some are zero, or logarithms have tails of their own
+    # fewer rows have the scale of all, though their targets say nothing
+    some = TableEncoder().fit_transform(weights[:60, None], rng.normal(size=60), like=encoder)
+    np.testing.assert_array_equal(some[:, 0], np.log(weights[:60]))
+    # without a target, by one of which it is as good as a line, or which says nothing of either
+    line = weights + 0.01 * rng.normal(size=200)
+    for options, y in (
+        ({}, None),
+        ({"target_mean": False}, speeds),
+        ({}, line),
+        ({}, rng.normal(size=200)),
+    ):
+        _is_asinh(TableEncoder(**options).fit_transform(weights[:, None], y)[:, 0], weights)
+    plain = TableEncoder(squash=False).fit_transform(weights[:, None], speeds)
+    np.testing.assert_array_equal(plain[:, 0], weights)
+    # nor where few are far out, some are zero, or logarithms have tails of their own
     outliers = np.append(np.linspace(1.0, 3.0, 199), 400.0)
     tiny = np.append(weights[:-2], [1e-30, 1e-30])
     for values in (outliers, np.append(weights[:-1], 0.0), tiny):
-        median, spread = np.median(values), np.subtract(*np.quantile(values, [0.75, 0.25]))
-        np.testing.assert_allclose(_one(values)[:, 0], np.arcsinh((values - median) / spread))
+        _is_asinh(TableEncoder().fit_transform(values[:, None], speeds)[:, 0], values)
+
+
+def _is_asinh(found, values):
+    median, spread = np.median(values), np.subtract(*np.quantile(values, [0.75, 0.25]))
+    np.testing.assert_allclose(found, np.arcsinh((values - median) / spread))
 
 
 def test_what_differs_by_rounding_sets_no_scale():

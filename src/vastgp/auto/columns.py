@@ -88,7 +88,9 @@ class Column:
         return self.encoding is not None
 
     def without_doubt(self, tells: bool) -> Column:
-        """Return it as an input for sure, or left out, where there was a doubt."""
+        """Return it as an input for sure, or left out, and numbers on one scale, where there was a doubt."""
+        if isinstance(self.encoding, NumberEncoding):
+            return dataclasses.replace(self, encoding=self.encoding.decided(tells))
         if not (self.kept and self.reason):
             return self
         if tells:
@@ -205,6 +207,8 @@ def settle(
         return Column(name, kind, facts.missing, (), None, reason)
     else:
         encoding = facts.encoding(squash)
+        if like is not None and isinstance(like.encoding, NumberEncoding):
+            encoding = encoding.decided(like.encoding.magnitudes)
     lenient = unread.rows > 0
     if (
         like is not None

@@ -49,7 +49,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       durations seconds. Gaps become the median, another input says where they were, and one more that what is missing
       differs from row to row. With a value farther from the
       median than ten interquartile ranges, the column is ``asinh((x - median) / range)``, or ``log x`` where numbers
-      are positive and lie evenly over orders of magnitude;
+      are positive, lie evenly over orders of magnitude and so say more of the target that ``fit`` was given;
     - ordered categories are their rank;
     - categories and text of up to ``max_levels`` levels are a column per level and one for levels never seen, all one
       input: any two are equally far apart. A gap is a level of its own. More levels have a direction in 16 dimensions
