@@ -159,10 +159,11 @@ def test_numbers_of_many_magnitudes_are_their_logarithms_where_the_target_says_s
     found = encoder.fit_transform(weights[:, None], speeds)[:, 0]
     np.testing.assert_array_equal(found, np.log(weights))
     assert "on the scale of its logarithm" in encoder.columns_[0].done
-    # new ones below go on as a line, however far they are
+    # new ones below go on, however far they are
     low = weights.min()
-    found = encoder.transform(np.array([[low], [0.0], [-low]]))[:, 0]
-    np.testing.assert_allclose(found, np.log(low) - np.arange(3.0), rtol=1e-12)
+    found = encoder.transform(np.array([[low], [0.0], [-low], [-1e300], [1e300]]))[:, 0]
+    np.testing.assert_allclose(found[:3], np.log(low) - np.log([1.0, 2.0, 3.0]), rtol=1e-12)
+    np.testing.assert_allclose(found[3:], [2.0 * np.log(low) - np.log(1e300), np.log(1e300)])
     # fewer rows have the scale of all, though their targets say nothing
     some = TableEncoder().fit_transform(weights[:60, None], rng.normal(size=60), like=encoder)
     np.testing.assert_array_equal(some[:, 0], np.log(weights[:60]))

@@ -44,6 +44,10 @@ def test_without_a_bound_in_reach_they_are_those_of_the_likelihood():
         found, spread = law.moments_below(mean, variance, 1e12)
         np.testing.assert_allclose(found, law.predictive_mean(mean, variance), rtol=1e-6)
         np.testing.assert_allclose(spread, law.predictive_variance(mean, variance), rtol=1e-6)
+    # of millions the variance is no difference of their squares
+    found, spread = Poisson(1e6).moments_below(np.zeros(1), np.full(1, 1e-10), 1e9)
+    assert found[0] == pytest.approx(1e6, rel=1e-9)
+    assert spread[0] == pytest.approx(1e6 + 1e12 * 1e-10, rel=1e-4)
     # however wide the function is, they are finite and within the bound
     for law in (NegativeBinomial(1.0, 0.7), Poisson(1.0)):
         found, spread = law.moments_below(np.array([50.0, -50.0]), np.array([900.0, 900.0]), 10.0)

@@ -139,7 +139,7 @@ class NumberFacts:
         # of numbers near the largest that a float holds, the spread itself overflows
         long = long and 0 < spread < np.inf and farthest > _LONG_TAIL * spread
         long = long and not _is_rounding(spread, values, median)
-        magnitudes = long and _of_magnitudes(values, median, spread)
+        magnitudes = long and self.low > 0.0 and _of_magnitudes(values, median, spread)
         return NumberEncoding(
             self.form,
             median,
@@ -155,8 +155,6 @@ class NumberFacts:
 
 def _of_magnitudes(values: np.ndarray, median: float, spread: float) -> bool:
     """Whether positive numbers with a long tail lie more evenly by their logarithms than by asinh, and without one."""
-    if not values[0] > 0.0:
-        return False
     logs = np.log(values)
     lower, upper = np.quantile(logs, [0.25, 0.75])
     middle = float(np.log(median))
@@ -212,8 +210,8 @@ class NumberEncoding:
     order : tuple of str
         Of ordered categories the levels, whose ranks are the number.
     magnitudes : bool
-        Whether values are ``log x``, and below the lowest of training go on as a line; with a scale, whether the target
-        may say so.
+        Whether values are ``log x``, and below the lowest of training as slow on the other side; with a scale, whether
+        the target may say so.
     """
 
     kind: ClassVar[str] = "number"
@@ -274,7 +272,9 @@ class NumberEncoding:
         if self.scale is not None:
             found = np.arcsinh((found - self.fill) / self.scale)
         elif self.magnitudes:
-            found = np.log(np.maximum(found, self.low)) + np.minimum(found / self.low - 1.0, 0.0)
+            # where x is below the lowest,  log low - log(1 + (low - x) / low)
+            below = np.log(self.low) - np.log(2.0 * self.low - np.minimum(found, self.low))
+            found = np.log(np.maximum(found, self.low)) + below
         columns = [found] * self.value
         if self.gaps:
             columns += [missing.astype(np.float64), gaps.of_new_rows(missing)]

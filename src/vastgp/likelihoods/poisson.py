@@ -239,14 +239,19 @@ def moments_below(
     # a bend that is met by almost no mass needs no nodes
     width = np.where(np.abs(away) < 5.0, np.minimum(width / std, 1.5), 1.5)
     centre = np.clip(away, -5.0, 5.0)
-    first, second = np.zeros(np.shape(std)), np.zeros(np.shape(std))
+    found, between, within, total = (np.zeros(np.shape(std)) for _ in range(4))
     for z, weight in normal_nodes(centre, width, _MOMENT_POINTS):
         reached, count, pairs = up_to(most, np.minimum(mean + std * z, bend + _NO_COUNT_BELOW))
         # E[min(y, c)] = E[y; y <= c] + c P(y > c), and so of the square, which is y (y - 1) + y
         beyond = 1.0 - reached
-        first += weight * (count + most * beyond)
-        second += weight * (pairs + count + most**2 * beyond)
-    return first, np.maximum(second - first**2, 0.0)
+        here = count + most * beyond
+        within += weight * np.maximum(pairs + count + most**2 * beyond - here**2, 0.0)
+        # the variance of what nodes have, without the difference of two squares of it (West 1979)
+        total += weight
+        away = here - found
+        found += weight / np.maximum(total, np.finfo(np.float64).tiny) * away
+        between += weight * away * (here - found)
+    return found, within + between
 
 
 def mode_of_counts(y: Any, mean: Any, std: Any, rate: Any, num_steps: int) -> Any:
