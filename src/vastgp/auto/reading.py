@@ -127,24 +127,8 @@ def with_target_means(
     these say more of the target.
     """
     if target is None:
-        columns = [column.without_doubt(False) for column in columns]
-    coded = {
-        column.name: column.encoding
-        for column in columns
-        if isinstance(column.encoding, CodeEncoding) and column.encoding.levels
-    }
-    if target is None:  # nobody reads their levels, of which there may be very many
-        bare = {name: dataclasses.replace(encoding, levels=()) for name, encoding in coded.items()}
-        return [
-            dataclasses.replace(column, encoding=bare.get(column.name, column.encoding))
-            for column in columns
-        ], {}
-    read = {
-        column.name: column
-        for column in columns
-        if column.name in coded
-        or (isinstance(column.encoding, NumberEncoding) and column.encoding.in_doubt)
-    }
+        return [_without_levels(column.without_doubt(False)) for column in columns], {}
+    read = {column.name: column for column in columns if _asks_the_target(column)}
     if not read:
         return columns, {}
     parts: dict[str, list[np.ndarray]] = {name: [] for name in read}
@@ -161,6 +145,20 @@ def with_target_means(
         found.append(column)
         kept += column.kept
     return found, means
+
+
+def _without_levels(column: Column) -> Column:
+    """Return it without its levels, of which there may be very many, where nobody reads them."""
+    if not isinstance(column.encoding, CodeEncoding):
+        return column
+    return dataclasses.replace(column, encoding=dataclasses.replace(column.encoding, levels=()))
+
+
+def _asks_the_target(column: Column) -> bool:
+    encoding = column.encoding
+    if isinstance(encoding, CodeEncoding):
+        return bool(encoding.levels)
+    return isinstance(encoding, NumberEncoding) and encoding.in_doubt
 
 
 def _numbers_or_places(column: Column, values: Values) -> np.ndarray:
