@@ -179,7 +179,8 @@ def run_race(
     warps, waiting = list(warps), list(candidates)
     late: list[Candidate] = []
     longer = 0.0 if deadline is None else _LONGER * (deadline - time.perf_counter())
-    order, looked = {one.name: place for place, one in enumerate(candidates)}, False
+    order: dict[str, float] = {one.name: place for place, one in enumerate(candidates)}
+    looked = False
     if (
         deadline is not None
         and len(warps) == 1
@@ -215,6 +216,7 @@ def run_race(
                 on_trees = trees_next(track, here[best], waiting, left, longer)
                 if on_trees is not None:
                     waiting = [on_trees, *(one for one in waiting if one is not on_trees)]
+                    order[on_trees.name] = order[candidate.name] + 0.5  # and preferred to those
                     # they are worth some of the time of the winner, which is likely to have them
                     deadline += longer
     # in the order of preference, by which the winner is told
