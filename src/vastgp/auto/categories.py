@@ -135,6 +135,11 @@ def categories_of(values: Values) -> tuple[np.ndarray, Sequence[str]]:
     return codes, levels
 
 
+def levels_of_numbers(data: np.ndarray) -> tuple[np.ndarray, Sequence[str]]:
+    """Return the number of each number's level, -1 where there is none, and the levels as text."""
+    return categories_of(Values("numbers", data))
+
+
 def _checked_levels(values: Values, numeric: bool) -> tuple[np.ndarray, Sequence[str]]:
     """Return codes and levels; numbers are refused where no level of training looks like one."""
     if values.form in ("numbers", "booleans") and not numeric:
@@ -222,7 +227,7 @@ class CodeEncoding:
     def groups(self, name: str) -> list[list[str]]:
         """Return the names of the output columns, those of one input in one list."""
         codes = [f"{name} code {j + 1}" for j in range(CODE_SIZE)]
-        return [codes, [f"{name} mean target"]] if self.means else [codes]
+        return [codes, [name_of_means(name)]] if self.means else [codes]
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block; nothing is unforeseen."""
@@ -254,6 +259,11 @@ class CodeEncoding:
     def facts(self) -> dict[str, Any]:
         """Return what was found in training."""
         return {"levels": self.count}
+
+
+def name_of_means(name: str) -> str:
+    """Return the name of the output column that is the target's mean by level."""
+    return f"{name} mean target"
 
 
 def code_vectors(levels: Sequence[str]) -> np.ndarray:

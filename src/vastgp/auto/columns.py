@@ -13,13 +13,20 @@ import numpy as np
 from vastgp.auto.categories import CategoryEncoding, CodeEncoding, TextFacts
 from vastgp.auto.dates import DateEncoding, DateFacts, TimeEncoding
 from vastgp.auto.guesses import Unread, with_gaps
+from vastgp.auto.named_numbers import NamedNumberEncoding, with_names
 from vastgp.auto.numeric import NumberEncoding, NumberFacts
 from vastgp.auto.space import PlaceEncoding, PlaceFacts, Places
 from vastgp.auto.values import Values
 from vastgp.auto.written import read_form
 
 Encoding = (
-    NumberEncoding | DateEncoding | TimeEncoding | CategoryEncoding | CodeEncoding | PlaceEncoding
+    NumberEncoding
+    | NamedNumberEncoding
+    | DateEncoding
+    | TimeEncoding
+    | CategoryEncoding
+    | CodeEncoding
+    | PlaceEncoding
 )
 Facts = NumberFacts | DateFacts | TextFacts | PlaceFacts
 
@@ -27,6 +34,7 @@ _ENCODINGS: dict[str, Any] = {
     made.__name__: made
     for made in (
         NumberEncoding,
+        NamedNumberEncoding,
         DateEncoding,
         TimeEncoding,
         CategoryEncoding,
@@ -88,14 +96,28 @@ class Column:
         return self.encoding is not None
 
     def without_doubt(self, tells: bool) -> Column:
-        """Return it as an input for sure, or left out, and numbers on one scale, where there was a doubt."""
+        """Return it as an input for sure, or left out, and numbers on one scale, where there was a doubt.
+
+        Whether numbers name things stays in doubt, see `with_names`.
+        """
         if isinstance(self.encoding, NumberEncoding):
             return dataclasses.replace(self, encoding=self.encoding.decided(tells))
+        if isinstance(self.encoding, NamedNumberEncoding):
+            number = self.encoding.number.decided(tells)
+            return dataclasses.replace(
+                self, encoding=dataclasses.replace(self.encoding, number=number)
+            )
         if not (self.kept and self.reason):
             return self
         if tells:
             return dataclasses.replace(self, reason="")
         return dataclasses.replace(self, kind="text", encoding=None)
+
+    def named(self, names: bool) -> Column:
+        """Return it with the names of things that its numbers are, or without them, where there was a doubt."""
+        if not isinstance(self.encoding, NamedNumberEncoding):
+            return self
+        return dataclasses.replace(self, encoding=self.encoding.decided(names))
 
     @property
     def done(self) -> str:
@@ -121,9 +143,7 @@ class Column:
         state = dataclasses.asdict(dataclasses.replace(self, encoding=None))
         state["outputs"] = list(self.outputs)
         if self.encoding is not None:
-            fields = dataclasses.asdict(self.encoding)
-            lists = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
-            state["encoding"] = {"class": type(self.encoding).__name__, **lists}
+            state["encoding"] = _state_of(self.encoding)
         return state
 
     @classmethod
@@ -131,12 +151,27 @@ class Column:
         """Return the record of such data."""
         fields = dict(state)
         if fields["encoding"] is not None:
-            stored = {k: _tupled(v) for k, v in fields["encoding"].items()}
-            fields["encoding"] = _ENCODINGS[stored.pop("class")](**stored)
+            fields["encoding"] = _made_of(fields["encoding"])
         if "unread" in fields:
             unread = fields["unread"]
             fields["unread"] = Unread(unread["rows"], tuple(unread["examples"]))
         return cls(**{k: _tupled(v) for k, v in fields.items()})
+
+
+def _state_of(value: Any) -> Any:
+    """Return an encoding as plain data, with those that it is made of."""
+    if not dataclasses.is_dataclass(value):
+        return list(value) if isinstance(value, tuple) else value
+    fields = {one.name: _state_of(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    return {"class": type(value).__name__, **fields}
+
+
+def _made_of(value: Any) -> Any:
+    """Return the encoding of such data."""
+    if not (isinstance(value, Mapping) and "class" in value):
+        return _tupled(value)
+    stored = {name: _made_of(part) for name, part in value.items() if name != "class"}
+    return _ENCODINGS[value["class"]](**stored)
 
 
 def _tupled(value: Any) -> Any:
@@ -206,15 +241,23 @@ def settle(
         reason = "whole numbers, all distinct, under a name that says they only number the rows"
         return Column(name, kind, facts.missing, (), None, reason)
     else:
-        encoding = facts.encoding(squash)
-        if like is not None and isinstance(like.encoding, NumberEncoding):
-            encoding = encoding.decided(like.encoding.magnitudes)
+        encoding = _of_numbers(facts, max_levels, squash, like)
     lenient = unread.rows > 0
     if (
         like is not None
     ):  # a gap is what others hold and these do not, such as one word among numbers
         lenient = lenient or like.lenient or like.kind != kind
     return Column(name, kind, facts.missing, (), encoding, unread=unread, lenient=lenient)
+
+
+def _of_numbers(
+    facts: NumberFacts, max_levels: int, squash: bool, like: Column | None
+) -> NumberEncoding | NamedNumberEncoding:
+    number, of_whole = facts.encoding(squash), None if like is None else like.encoding
+    plain = of_whole.number if isinstance(of_whole, NamedNumberEncoding) else of_whole
+    if isinstance(plain, NumberEncoding):
+        number = number.decided(plain.magnitudes)
+    return with_names(number, facts, max_levels, of_whole)
 
 
 def _kind_of(facts: Facts) -> str:

@@ -6,11 +6,10 @@ import numpy as np
 from scipy.stats import nbinom
 
 from vastgp.auto.distribution import between
+from vastgp.auto.each_other import given_each_other
 from vastgp.auto.folds import some_rows
-from vastgp.data import Rows, Standardizer, observations
-from vastgp.fitting.start import start_from_exact_gp
+from vastgp.data import Rows, observations
 from vastgp.linalg.cholesky import FactorizationError
-from vastgp.solvers.exact_posterior import ExactPosterior
 
 # Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
 _LARGE = 50.0
@@ -58,19 +57,13 @@ def have_a_law(rows: Rows, seed: int, seconds: float | None) -> bool:
     """
     some = some_rows(rows, _TELLING, seed)
     y = np.asarray(observations.targets(some.y), np.float64)
-    known = Rows(some.X, y, checked=True)
-    scale = Standardizer().fit(known)
-    X, targets = scale.transform_X(known.X), scale.transform_y(y)
-    start = start_from_exact_gp(
-        None, X, targets, max_rows=_LEARNED_ON, seed=seed,
-        max_seconds=None if seconds is None else min(_SHARE * seconds, _MOST_SECONDS),
-    )  # fmt: skip
+    of_time = None if seconds is None else min(_SHARE * seconds, _MOST_SECONDS)
     try:
-        posterior, _ = ExactPosterior.condition(start.kernel, start.noise_variance, X, targets)
+        mean, std = given_each_other(
+            some.X, y, learned_on=_LEARNED_ON, seed=seed, max_seconds=of_time
+        )
     except FactorizationError:
         return True  # nothing is known
-    left_out = posterior.leave_one_out()
-    mean, std = scale.inverse_mean(left_out.mean), scale.inverse_std(np.sqrt(left_out.variance))
     normal = np.mean(between((y - 0.5 - mean) / std, (y + 0.5 - mean) / std))
     of_laws = (
         np.mean(nbinom.logpmf(y, size, size / (size + np.maximum(mean, least * np.mean(y)))))

@@ -18,10 +18,12 @@ from vastgp.auto.encoding import (
     encode_blocks,
     kept,
     names_of_outputs,
+    output_of_means,
     outputs_of_gaps,
     tied_outputs,
 )
 from vastgp.auto.messages import check_place_name, check_some_kept, summary_of
+from vastgp.auto.naming import with_sure_names
 from vastgp.auto.reading import (
     by_position,
     excluded_names,
@@ -47,9 +49,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     - numbers (also text that is all numbers: "1,234", "1.234,5", "$12", "15 %") stay one column; booleans are 0 and 1,
       durations seconds. Gaps become the median, another input says where they were, and one more that what is missing
-      differs from row to row. With a value farther from the
-      median than ten interquartile ranges, the column is ``asinh((x - median) / range)``, or ``log x`` where numbers
-      are positive, lie evenly over orders of magnitude and so say more of the target that ``fit`` was given;
+      differs from row to row. With a value farther from the median than ten interquartile ranges, the column is
+      ``asinh((x - median) / range)``, or ``log x`` where numbers are positive, lie evenly over orders of magnitude
+      and so say more of the target that ``fit`` was given. Whole numbers that name things, as the target says, have
+      their levels beside them, see `vastgp.auto.named_numbers`;
     - ordered categories are their rank;
     - categories and text of up to ``max_levels`` levels are a column per level and one for levels never seen, all one
       input: any two are equally far apart. A gap is a level of its own. More levels have a direction in 16 dimensions
@@ -72,7 +75,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Levels in their order by column name, ``{"size": ["S", "M", "L"]}``; an empty list takes away an order that
         the table declares. Ordered categories of pandas and Arrow and enumerations of polars have theirs.
     target_mean : bool, default True
-        Whether columns of many levels get the mean of a numeric target.
+        Whether columns of many levels get the mean of a numeric target, and whole numbers may be names.
     space : (str or int, str or int) or mapping, optional
         Two columns, by name or number, that are a place: ``("lat", "lon")``, latitude and longitude in degrees by any
         convention of longitudes, become three columns, a point in kilometres from the centre of the Earth, and
@@ -138,8 +141,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             A pandas, polars or Arrow table, the path of a Parquet or CSV file, of a folder of Parquet files or of a
             ``.npy`` file, or an array of numbers (NaN is missing), text or Python objects.
         y : array-like of shape (n,), or str, optional
-            The target, or the name of its column, which then is no input. Only columns of many levels use it, and
-            only if it is numeric: leave it out for classes that are numbers.
+            The target, or the name of its column, which then is no input. Columns of many levels use it, and numbers,
+            and only if it is numeric: leave it out for classes that are numbers.
         exclude : sequence of str, default ()
             Columns that are no input, such as weights; x0, x1, ... of an array.
 
@@ -228,12 +231,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if target is not None:
             validate.check_same_length(num_rows, len(target))
         known = {column.name: column for column in like}
-        common: dict[str, Any] = {"max_levels": self.max_levels, "squash": self.squash}
+        most, squash = self.max_levels, self.squash
         columns = [
-            settle(name, found, like=known.get(name), **common) for name, found in facts.items()
+            settle(name, found, max_levels=most, squash=squash, like=known.get(name))
+            for name, found in facts.items()
         ]
-        used = self.target_mean and target is not None and np.isfinite(target).any()
-        columns, means = with_target_means(source, columns, target if used else None)
+        told = with_target_means(source, columns, target if self.target_mean else None)
+        told = with_sure_names(source, told, target)
+        columns = told.columns
         if not any(column.kept for column in columns) and known:
             # nothing tells these rows apart: that is no news of a table whose others differ
             columns = [known[name] for name in facts]
@@ -242,7 +247,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         theirs = [other for other in of_table if other not in excluded | {name}]
         self._set_columns(numbered(columns), source.named, theirs)
         inputs = kept(self.columns_)
-        return source, {inputs[j].outputs[-1]: rows for j, rows in means.items()}
+        return source, {output_of_means(inputs[j]): rows for j, rows in told.means.items()}
 
     def _set_columns(
         self, columns: tuple[Column, ...], named: bool, names: Sequence[str] | None

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from vastgp.auto import gaps
+from vastgp.auto.categories import name_of_means
 from vastgp.auto.columns import Column
 from vastgp.auto.dates import DateEncoding
 from vastgp.auto.messages import refusal, warn_of_gaps
+from vastgp.auto.named_numbers import NamedNumberEncoding
 from vastgp.auto.reading import names_in
 from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError
@@ -45,6 +47,19 @@ def tied_outputs(columns: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
             tied.append(tuple(range(start, start + len(group))))
             start += len(group)
     return tuple(tied)
+
+
+def output_of_means(column: Column) -> int:
+    """Return the column of the matrix that is the target's mean by level of a column of the table that has it."""
+    names = [name for group in groups_of(column) for name in group]
+    return column.outputs[names.index(name_of_means(column.name))]
+
+
+def outputs_of_names(column: Column) -> tuple[int, ...]:
+    """Return the columns of the matrix that are the names of things, of numbers that are such names."""
+    encoding = column.encoding
+    assert isinstance(encoding, NamedNumberEncoding)
+    return column.outputs[1 : 1 + sum(map(len, encoding.names.groups(column.name)))]
 
 
 def outputs_of_gaps(columns: Sequence[Column]) -> list[slice]:

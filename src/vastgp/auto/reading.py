@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from vastgp.auto.categories import CodeEncoding, categories_of, targets_are_alik
 from vastgp.auto.columns import Column, Facts, new_facts
 from vastgp.auto.guesses import with_gaps
 from vastgp.auto.messages import refusal
+from vastgp.auto.named_numbers import NamedNumberEncoding, share_of_names
 from vastgp.auto.numeric import NumberEncoding
 from vastgp.auto.source import Source, names_of_array
 from vastgp.auto.values import UnfitError, Values, level_text, numbers_of
@@ -105,10 +106,26 @@ def numbered(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def with_target_means(
-    source: Source, columns: list[Column], target: np.ndarray | None
-) -> tuple[list[Column], dict[int, np.ndarray]]:
-    """Return the columns with the target's means, and those of the training rows by place among columns kept.
+class Told(NamedTuple):
+    """What the target says of columns.
+
+    Attributes
+    ----------
+    columns : list of Column
+        What is done with each.
+    means : dict
+        Targets' means of the training rows, where these are an input, by place among the columns that are kept.
+    doubted : dict
+        Of columns whose numbers may name things, by that place, these numbers and how much of the target they say.
+    """
+
+    columns: list[Column]
+    means: dict[int, np.ndarray]
+    doubted: dict[int, tuple[np.ndarray, float]]
+
+
+def with_target_means(source: Source, columns: list[Column], target: np.ndarray | None) -> Told:
+    """Return the columns as the target says, with its means.
 
     Parameters
     ----------
@@ -126,25 +143,27 @@ def with_target_means(
     and 0.28 with it), but not the pages of a register. And numbers over orders of magnitude are their logarithms where
     these say more of the target.
     """
-    if target is None:
-        return [_without_levels(column.without_doubt(False)) for column in columns], {}
+    if target is None or not np.isfinite(target).any():
+        untold = (column.without_doubt(False).named(False) for column in columns)
+        return Told(list(map(_without_levels, untold)), {}, {})
     read = {column.name: column for column in columns if _asks_the_target(column)}
-    if not read:
-        return columns, {}
+    told = Told([], {}, {})
     parts: dict[str, list[np.ndarray]] = {name: [] for name in read}
-    for _, block in source.blocks(list(read)):
+    for _, block in source.blocks(list(read)) if read else ():
         for column, values in zip(read.values(), block, strict=True):
             parts[column.name].append(_numbers_or_places(column, values))
-    means = {}
-    found, kept = [], 0
+    kept = 0
     for column in columns:
         if column.name in read:
-            column, rows = _told(column, np.concatenate(parts[column.name]), target)
+            data = np.concatenate(parts.pop(column.name))
+            column, rows, share = _told(column, data, target)
             if rows is not None:
-                means[kept] = rows
-        found.append(column)
+                told.means[kept] = rows
+            if share:
+                told.doubted[kept] = data, share
+        told.columns.append(column)
         kept += column.kept
-    return found, means
+    return told
 
 
 def _without_levels(column: Column) -> Column:
@@ -158,6 +177,8 @@ def _asks_the_target(column: Column) -> bool:
     encoding = column.encoding
     if isinstance(encoding, CodeEncoding):
         return bool(encoding.levels)
+    if isinstance(encoding, NamedNumberEncoding):
+        return encoding.in_doubt or isinstance(encoding.names, CodeEncoding)
     return isinstance(encoding, NumberEncoding) and encoding.in_doubt
 
 
@@ -167,22 +188,46 @@ def _numbers_or_places(column: Column, values: Values) -> np.ndarray:
     if isinstance(encoding, CodeEncoding):
         codes, levels = categories_of(values)
         return encoding.places(levels)[codes].astype(np.int32)
-    assert isinstance(encoding, NumberEncoding)
+    assert isinstance(encoding, (NumberEncoding, NamedNumberEncoding))
     return numbers_of(with_gaps(values, encoding.form) if column.lenient else values, encoding.form)
 
 
-def _told(column: Column, data: np.ndarray, target: np.ndarray) -> tuple[Column, np.ndarray | None]:
-    """Return what is done with a column, as the target says, and the target's means of the rows, where it has some."""
-    encoding = column.encoding
+def _told(
+    column: Column, data: np.ndarray, target: np.ndarray
+) -> tuple[Column, np.ndarray | None, float]:
+    """Return what is done with a column, as the target says, the target's means of the rows, where it has some.
+
+    And how much of the target the names say that its numbers may be.
+    """
+    encoding, share = column.encoding, 0.0
     if isinstance(encoding, NumberEncoding):
-        return column.without_doubt(encoding.is_told(data, target)), None
+        return column.without_doubt(encoding.is_told(data, target)), None, share
+    if isinstance(encoding, NamedNumberEncoding):
+        return _told_of_names(column, encoding, data, target)
     assert isinstance(encoding, CodeEncoding)
     if column.reason:
         column = column.without_doubt(targets_are_alike(data, target))
     if not column.kept:
-        return column, None
-    made, rows = with_means(encoding, data, target)
-    return dataclasses.replace(column, encoding=made), rows
+        return column, None, share
+    of_text, rows = with_means(encoding, data, target)
+    return dataclasses.replace(column, encoding=of_text), rows, share
+
+
+def _told_of_names(
+    column: Column, encoding: NamedNumberEncoding, data: np.ndarray, target: np.ndarray
+) -> tuple[Column, np.ndarray | None, float]:
+    """Return the same of numbers that may be names, or are."""
+    number, share = encoding.number, 0.0
+    number = number.decided(number.in_doubt and number.is_told(data, target))
+    if encoding.in_doubt:
+        share = share_of_names(data, target)
+        if not share:
+            return dataclasses.replace(column, encoding=number), None, share
+    made, rows = dataclasses.replace(encoding, number=number).of_all(data), None
+    if isinstance(made.names, CodeEncoding):
+        names, rows = with_means(made.names, made.places(data), target)
+        made = dataclasses.replace(made, names=names)
+    return dataclasses.replace(column, encoding=made), rows, share
 
 
 def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str]:

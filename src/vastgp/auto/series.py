@@ -18,6 +18,7 @@ from vastgp.auto.columns import Column
 from vastgp.auto.dates import DAY, YEAR, DateEncoding
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.folds import Fold, size_out
+from vastgp.auto.named_numbers import NamedNumberEncoding
 from vastgp.auto.numeric import NumberEncoding
 from vastgp.kernels import RBF, Kernel, Linear
 
@@ -111,6 +112,7 @@ def column_of_times(encoder: Any, encoded: np.ndarray) -> Column | None:
         how = column.encoding
         if isinstance(how, DateEncoding) and how.trend and not how.gaps:
             return column
+        how = how.number if isinstance(how, NamedNumberEncoding) else how
         plain = isinstance(how, NumberEncoding) and how.value and not how.gaps
         if plain and _are_years(column.name, encoded[:, column.outputs[0]]):
             return column

@@ -151,11 +151,12 @@ def _quantiles(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def _usual(values: Values) -> list[str]:
-    """Return the ten most frequent levels, in the order of the alphabet."""
+    """Return the ten most frequent levels, in the order of the alphabet, or of the numbers that name things."""
     codes, levels = categories_of(values)
     count = np.bincount(codes[codes >= 0], minlength=len(levels))
     often = np.argsort(-count, kind="stable")[:_POINTS]
-    return sorted(str(levels[j]) for j in often if count[j])
+    shown = (str(levels[j]) for j in often if count[j])
+    return sorted(shown, key=float) if values.form == "numbers" else sorted(shown)
 
 
 def _unit(form: str, seconds: np.ndarray) -> tuple[float, str]:
