@@ -178,6 +178,10 @@ def test_numbers_of_many_magnitudes_are_their_logarithms_where_the_target_says_s
         _is_asinh(TableEncoder(**options).fit_transform(weights[:, None], y)[:, 0], weights)
     plain = TableEncoder(squash=False).fit_transform(weights[:, None], speeds)
     np.testing.assert_array_equal(plain[:, 0], weights)
+    # a power of them is one of their logarithms, with errors that are shares of it
+    power = weights**0.75 * np.exp(0.5 * rng.normal(size=200))
+    found = TableEncoder().fit_transform(weights[:, None], power)[:, 0]
+    np.testing.assert_array_equal(found, np.log(weights))
     # nor where few are far out, some are zero, or logarithms have tails of their own
     outliers = np.append(np.linspace(1.0, 3.0, 199), 400.0)
     tiny = np.append(weights[:-2], [1e-30, 1e-30])
@@ -201,6 +205,14 @@ def test_what_differs_by_rounding_sets_no_scale():
     for others in (np.full(5, -9.9e36), np.array([1e9]), np.array([-1e300, 1e300])):
         assert np.abs(_one(np.append(measured, others))[:195, 0]).max() > 1.0
         assert np.abs(_one(np.append(measured, others))[:, 0]).max() < 1000.0
+
+
+def test_values_at_all_distances_are_no_rounding():
+    """As they were, of a row in 1e50 nothing was told but by a line: means of 1e25 for targets of about ten."""
+    rng = np.random.default_rng(4)
+    constants = np.exp(30.0 * rng.normal(size=200)) * rng.choice([-1.0, 1.0], 200)
+    assert np.abs(constants).max() > 1e20
+    _is_asinh(_one(constants)[:, 0], constants)
 
 
 def test_a_constant_with_gaps_is_its_gaps():

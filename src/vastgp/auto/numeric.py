@@ -29,9 +29,14 @@ _LONG_TAIL = 10.0
 # rounding, and tell no scale: of 48 rows at two places, three quarters of them at one of these to seven digits, all
 # other places were drawn in to be one (NLPD of new rows 7.4, intervals held 21 %; as they are 3.4).
 _SAME, _ELSEWHERE = 1e-6, 0.98
+# Of those that differ by more than rounding at least this share is nearer than so much of that distance where values
+# lie at all distances.
+_BETWEEN, _NEARER = 0.2, 0.01
 # Share of a target's variance that a line on logarithms says more of than one on the scale of asinh, or over how many
 # rows that is, as chance has so much; and the fewest rows.
 _TOLD, _TOLD_OF_FEW, _FEWEST = 0.02, 3.0, 20
+# Of a share of a variance that all of it is but for rounding.
+_ALL = 1.0 - 1e-12
 # Levels of an order in words.
 _SHOWN = 6
 
@@ -167,13 +172,17 @@ def _of_magnitudes(values: np.ndarray, median: float, spread: float) -> bool:
 def _is_rounding(spread: float, values: np.ndarray, median: float) -> bool:
     """Whether what half of the values differ by is as good as nothing beside how far others are.
 
-    What all of these have is a number that stands for a gap, and tells no scale either.
+    What all of these have is a number that stands for a gap, and tells no scale either. Nor is it rounding where values
+    lie at all distances from one to the other, as constants of physics do.
     """
     with np.errstate(over="ignore"):
         away = np.abs(values - median)
     far = float(np.quantile(away, _ELSEWHERE, method="lower"))
     there = values[away > 0.5 * far]
-    return spread <= _SAME * far and bool(np.any(there != there[:1]))
+    if spread > _SAME * far or not np.any(there != there[:1]):
+        return False
+    beyond = away > _LONG_TAIL * spread
+    return bool(np.mean(away[beyond] < _NEARER * far) < _BETWEEN)
 
 
 def _refuse_infinite(data: np.ndarray, values: Values) -> None:
@@ -242,18 +251,17 @@ class NumberEncoding:
         """Whether a line on the logarithms of values says more of a target, and of its ranks, than one on the others.
 
         Of weights of mammals and their speed; not of a line in what has such tails, which goes on beyond all rows as
-        one on neither scale does, but less far from one by asinh.
+        one on neither scale does, but less far from one by asinh. A target that such a line makes likelier by its
+        logarithm, as the weight of their brains, is on that scale.
         """
         there = np.isfinite(data) & np.isfinite(y)
         x, target = data[there], y[there]
         if len(x) < _FEWEST or x.min() == x.max() or target.min() == target.max():
             return False
         sides = np.log(x), np.arcsinh((x - self.fill) / self.scale)
-        with np.errstate(all="ignore"):
-            gains = [
-                np.subtract(*(np.corrcoef(side, told)[0, 1] ** 2 for side in sides))
-                for told in (target, rankdata(target))
-            ]
+        target = _nearer_to_a_line(target, sides)
+        told = np.array([_told_of(each, sides) for each in (target, rankdata(target))])
+        gains = told[:, 0] - told[:, 1]
         return bool(min(gains) > 0.0 and max(gains) > max(_TOLD, _TOLD_OF_FEW / len(x)))
 
     def groups(self, name: str) -> list[list[str]]:
@@ -304,6 +312,30 @@ class NumberEncoding:
         if self.order:
             return {"levels": self.order}
         return {"low": self.low, "high": self.high, "median": self.fill}
+
+
+def _told_of(target: np.ndarray, sides: Sequence[np.ndarray]) -> list[float]:
+    """Return which share of a target's variance lines in each of some inputs say."""
+    with np.errstate(all="ignore"):
+        return [float(np.corrcoef(side, target)[0, 1] ** 2) for side in sides]
+
+
+def _nearer_to_a_line(target: np.ndarray, sides: Sequence[np.ndarray]) -> np.ndarray:
+    """Return a target, or its logarithm where a line with normal noise makes it likelier so.
+
+    With a share ``r^2`` of the variance said, ``-2 log p / n = log((1 - r^2) var t) - 2 mean log dt/dy``, and the slope
+    of ``t = log y`` is ``1 / y``.
+    """
+    if target.min() <= 0.0:
+        return target
+    logs = np.log(target)
+
+    def misfit(told: np.ndarray) -> float:
+        return float(np.log(np.var(told)) + np.log1p(-min(max(_told_of(told, sides)), _ALL)))
+
+    with np.errstate(over="ignore", divide="ignore"):
+        of_logs = misfit(logs) + 2.0 * float(np.mean(logs))
+        return logs if of_logs < misfit(target) else target
 
 
 def _shown(levels: Sequence[str]) -> str:

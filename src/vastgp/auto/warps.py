@@ -14,6 +14,8 @@ from vastgp.data.minibatch import fixed_indices
 # Targets are tried on another scale from this skewness on; the log only where all are positive.
 _SKEWED = 0.7
 _GROWN = 2.0
+# Targets are rounded to a unit that matters where the least has so many of them at most, and all have whole numbers.
+_FEW_UNITS, _MOST_UNITS = 20.0, 1e6
 # Powers of a scale that reaches from minus to plus infinity. Below 0 it ends at t = -1 / p, above 2 at 1 / (2 - p):
 # what a normal prediction has beyond such an end would be a quantile of millions of deviations.
 _POWERS = (0.0, 2.0)
@@ -48,21 +50,32 @@ class Own:
 
 @dataclass(frozen=True)
 class Log(Own):
-    """``t = log y`` of a positive target: its errors are shares of it."""
+    """``t = log(y + shift)`` of a positive target: its errors are shares of it.
 
+    Attributes
+    ----------
+    shift : float
+        Half of the unit that targets are rounded to, where the least of them are a few units: a new one may be rounded
+        to zero, of which a logarithm says that it cannot be. What is below zero is zero.
+    """
+
+    shift: float = 0.0
     name: ClassVar[str] = "log"
 
     def forward(self, y: Any) -> Any:
         y = np.asarray(y, np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(y)
+            return np.log(y + self.shift)
 
     def back(self, t: Any) -> Any:
         with np.errstate(over="ignore"):
-            return np.exp(np.asarray(t, np.float64))
+            return np.maximum(np.exp(np.asarray(t, np.float64)) - self.shift, 0.0)
 
     def log_slope(self, y: Any) -> Any:
         return -self.forward(y)
+
+    def to_state(self) -> dict[str, Any]:
+        return {"name": self.name, "shift": self.shift}
 
 
 @dataclass(frozen=True)
@@ -149,18 +162,29 @@ def warps_to_try(y: np.ndarray, seed: int = 0, *, series: bool = False) -> list[
     if spread <= 1e-9 * float(np.max(np.abs(y), initial=0.0)) or len(np.unique(y)) < 10:
         return [Own()]
     if series and np.max(y) > _GROWN * np.min(y) > 0.0:
-        return [Log(), Own()]
+        return [_log_of(y), Own()]
     skewness = float(skew(y / spread))  # in the target's unit its cube may overflow
     if abs(skewness) < _SKEWED:
         return [Own()]
     if np.min(y) > 0.0 and skewness > 0.0:
-        return [Own(), Log()]
+        return [Own(), _log_of(y)]
     power = float(np.clip(yeojohnson_normmax(y / spread), *_POWERS))
     # of targets all on the other side the scale begins to go on as a line at zero
     farthest = max(float(np.max(y)), 0.0) if power > 1.0 else min(float(np.min(y)), 0.0)
     found = YeoJohnson(power, spread, farthest)
     assert np.allclose(found.forward(y[:5]), yeojohnson(y[:5] / spread, found.power))
     return [Own(), found]
+
+
+def _log_of(y: np.ndarray) -> Log:
+    """Return the logarithmic scale of positive targets."""
+    values = np.unique(y)
+    unit = float(np.min(np.diff(values)))
+    units = values / unit
+    rounded = units[0] <= _FEW_UNITS and units[-1] < _MOST_UNITS
+    if rounded and np.allclose(units, np.rint(units), rtol=0.0, atol=1e-3):
+        return Log(0.5 * unit)
+    return Log()
 
 
 def warp_from_state(state: Any) -> Own:

@@ -149,7 +149,12 @@ def _noise(model: Any) -> str:
 
 def _scale(warp: Own, target: str) -> list[str]:
     if isinstance(warp, Log):
-        return [f"The scale is the logarithm of {target}: errors are shares of it."]
+        half = (
+            f" and {number(warp.shift, 3)}, half of the unit that it is rounded to"
+            if warp.shift
+            else ""
+        )
+        return [f"The scale is the logarithm of {target}{half}: errors are shares of it."]
     if isinstance(warp, YeoJohnson):
         return [
             f"The scale is a power of {target} (Yeo and Johnson's, {number(warp.power, 3)}), where it is nearer to "
