@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, logsumexp, ndtr, ndtri
-from scipy.stats import kstest, norm
+from scipy.stats import kstest, nbinom, norm
 from sklearn.base import clone
 
 import vastgp
@@ -18,6 +18,7 @@ from vastgp.auto.class_candidates import classifier_of, classifiers, that_take_w
 from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.heaps import Heap, HeapedDistribution, interval_log_score
 from vastgp.auto.heaps.distribution import nearest_scores
+from vastgp.auto.heaps.rule import gain_over_law
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.warps import Log, Own
 from vastgp.kernels import RBF
@@ -100,7 +101,37 @@ def test_a_heap_is_five_times_what_rounding_makes_of_the_rest_and_a_twentieth_of
     assert "'income' 38% of the 100 rows have exactly 0" in words and "62 rows" in words
     # the rest must be many values, or it is classes
     assert heaps(400, 0.0, np.repeat(np.arange(1.0, 11.0), 90)) is None
-    assert Heap.of(np.concatenate([np.zeros(400), rest]), counts=True) is None
+
+
+@pytest.mark.little_work
+def test_whole_numbers_have_heaps_where_no_law_of_counts_has_so_many():
+    """Hours of work, of which some have none and most have about forty; not visits, of which many have none."""
+    rng = np.random.default_rng(8)
+    hours = np.where(rng.random(2000) < 0.4, 0.0, np.rint(38.0 + 8.0 * rng.normal(size=2000)))
+    assert Heap.of(hours, counts=True).values == (0.0,)
+    weeks = np.where(
+        hours == 0.0, 0.0, np.where(rng.random(2000) < 0.3, 52.0, rng.integers(1, 52, 2000))
+    )
+    assert Heap.of(weeks, counts=True).values == (0.0, 52.0)
+    for size, mean in ((0.3, 3.0), (0.5, 20.0), (2.0, 10.0), (0.1, 1.0)):
+        visits = rng.negative_binomial(size, size / (size + mean), 2000).astype(float)
+        assert Heap.of(visits, counts=True) is None
+    # of few values a law of counts says all
+    assert Heap.of(np.where(hours == 0.0, 0.0, rng.integers(10, 20, 2000)), counts=True) is None
+
+
+@pytest.mark.little_work
+def test_what_two_parts_gain_over_a_law_is_the_difference_of_their_logarithms():
+    rng = np.random.default_rng(9)
+    y = np.where(rng.random(300) < 0.4, 0.0, np.rint(38.0 + 8.0 * rng.normal(size=300)))
+    heap = Heap((0.0,), (int(np.sum(y == 0.0)),), 300)
+    zero = np.mean(y == 0.0)
+    rest = y[y != 0.0]
+    density = norm(rest.mean(), rest.std()).logpdf(rest)
+    two = zero * np.log(zero) + (1.0 - zero) * (np.log(1.0 - zero) + density.mean())
+    sizes = np.exp(np.linspace(-6.0, 6.0, 4001))[:, None]
+    law = nbinom(sizes, sizes / (sizes + y.mean())).logpmf(y).mean(axis=1).max()
+    assert gain_over_law(y, heap) == pytest.approx(two - law, abs=1e-5)
 
 
 def test_a_continuous_target_is_modelled_as_before():
