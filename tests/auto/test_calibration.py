@@ -16,6 +16,7 @@ from vastgp.auto.calibration import (
     Identity,
     Isotonic,
     Scale,
+    Tails,
     calibration_from_state,
     fit_calibration,
     normal_scores,
@@ -23,7 +24,7 @@ from vastgp.auto.calibration import (
 from vastgp.auto.monotone import through
 from vastgp.data import Places
 
-METHODS = ["scale", "isotonic", "conformal", None]
+METHODS = ["scale", "student", "isotonic", "conformal", None]
 
 
 def distorted(n, seed=0, factor=1.7, shift=0.0):
@@ -59,6 +60,38 @@ def test_scale_of_few_rows_is_drawn_to_one_by_its_ten_rows():
         found = fit_calibration(z / 10.0, "scale", 0, replace(of_two, others=others))
         assert found.factor == pytest.approx(np.sqrt((0.18 + imagined) / (len(z) + imagined)))
     assert of_pit(np.array([]), "scale") == Identity()
+
+
+def test_tails_are_those_of_a_student_distribution_with_a_scale():
+    for degrees, scale in ((2.5, 0.3), (4.0, 0.8), (30.0, 1.5)):
+        found, truth = Tails(degrees, scale), stats.t(degrees, 0.0, scale)
+        z = np.array([-300.0, -8.0, -1.0, -0.1, 0.0, 0.3, 2.0, 30.0])
+        density = found.log_density_change(z) + stats.norm.logpdf(z)
+        np.testing.assert_allclose(density, truth.logpdf(z), rtol=1e-9)
+        np.testing.assert_allclose(found.base_scores(found.scores(z)), z, rtol=1e-9, atol=1e-12)
+        p = np.array([1e-12, 0.025, 0.5, 0.8, 0.975])
+        np.testing.assert_allclose(found.base_scores(ndtri(p)), truth.ppf(p), rtol=1e-7, atol=1e-12)
+        assert found.std_factor == pytest.approx(truth.std())
+
+
+def test_tails_are_found_where_rows_have_outliers():
+    """A map through few quantiles is straight beyond the last, and has outliers stand for the width of a tail."""
+    rng = np.random.default_rng(0)
+    z = 0.6 * rng.standard_t(3.0, 5000)
+    found = fit_calibration(z)
+    assert isinstance(found, Tails)
+    # standard errors by repetition: 0.16 and 0.010
+    assert abs(found.degrees - 3.0) < 0.6 and abs(found.scale - 0.6) < 0.04
+    mistyped = np.where(rng.random(136) < 0.03, 12.0, 0.5) * rng.normal(size=136)
+    new = np.where(rng.random(20_000) < 0.03, 12.0, 0.5) * rng.normal(size=20_000)
+    change = fit_calibration(mistyped).log_density_change(new).mean()
+    others = (fit_calibration(mistyped, name) for name in ("scale", "isotonic", None))
+    assert change > 0.5 + max(each.log_density_change(new).mean() for each in others)
+    # and nothing is made of normal scores
+    assert fit_calibration(rng.normal(size=1000)) == Identity()
+    # rows that say little are drawn to what the model says
+    few = Tails.fit(np.array([0.5, -0.5]))
+    assert few.degrees > 20.0 and 0.85 < few.scale < 1.0
 
 
 @pytest.mark.parametrize("make", [distorted, skewed])

@@ -63,7 +63,7 @@ class GPRegressor(Predictions):
         Poisson likelihoods; a target with heaps, values that many rows have exactly, is modelled in two parts, see
         `vastgp.auto.heaps`. "two-part" asks for that: the most frequent value is a heap then, if none stands out.
         Otherwise as in `TSVGPRegressor`, and without heaps.
-    calibrate : {"auto", "scale", "isotonic", "conformal", None}, default "auto"
+    calibrate : {"auto", "scale", "student", "isotonic", "conformal", None}, default "auto"
         How intervals are corrected by held-out rows, see `vastgp.auto.calibration`; "auto" takes what predicts them
         best. "conformal" is refused where rows have unequal weights or known errors: they are not as new rows are.
     encoder : transformer, optional

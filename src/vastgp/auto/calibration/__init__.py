@@ -27,6 +27,7 @@ from vastgp.auto.calibration.maps import (
     Scale,
     normal_scores,
 )
+from vastgp.auto.calibration.tails import Tails
 
 __all__ = [
     "METHODS",
@@ -36,6 +37,7 @@ __all__ = [
     "Identity",
     "Isotonic",
     "Scale",
+    "Tails",
     "calibration_from_state",
     "check_method",
     "exceeds",

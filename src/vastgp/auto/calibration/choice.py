@@ -9,10 +9,11 @@ import numpy as np
 
 from vastgp.auto.calibration.conformal import Conformal
 from vastgp.auto.calibration.maps import Calibration, Identity, Isotonic, Scale
+from vastgp.auto.calibration.tails import Tails
 from vastgp.auto.monotone import MonotoneSpline
 from vastgp.data import Places
 
-METHODS = ("scale", "isotonic", "conformal")
+METHODS = ("scale", "student", "isotonic", "conformal")
 _FOLDS = 10
 _FEWEST = 20  # held-out places, from which on a calibration is chosen by their scores
 
@@ -24,6 +25,8 @@ def calibration_from_state(state: Any) -> Calibration:
         return Identity()
     if name == Scale.name:
         return Scale(float(state["factor"]))
+    if name == Tails.name:
+        return Tails(float(state["degrees"]), float(state["scale"]))
     if name == Conformal.name:
         weight = state.get("weight")
         return Conformal(
@@ -41,7 +44,7 @@ def check_method(method: Any) -> None:
     """Raise ``ValueError`` unless there is a calibration of numbers of that name."""
     if method is not None and (not isinstance(method, str) or method not in ("auto", *METHODS)):
         raise ValueError(
-            f"calibrate: expected 'auto', 'scale', 'isotonic', 'conformal' or None, got {method!r}"
+            f"calibrate: expected 'auto', {', '.join(map(repr, METHODS))} or None, got {method!r}"
         )
 
 
@@ -55,10 +58,10 @@ def fit_calibration(
     z : array-like of shape (n,)
         Standard normal if the model is right: those of PIT values (see `normal_scores`), or better the model's own,
         which tell values apart far beyond the last PIT value before one.
-    method : {"auto", "scale", "isotonic", "conformal", None}, default "auto"
-        "auto" compares none, "scale" and "isotonic" by the log density of held-out rows that they were not fitted to
-        (ten folds), and takes the richer one only where it is better by more than one standard error of the paired
-        difference; with fewer than 20 rows it is none. "conformal" is not among them: its intervals are exact in
+    method : {"auto", "scale", "student", "isotonic", "conformal", None}, default "auto"
+        "auto" compares none, "scale", "student" and "isotonic" by the log density of held-out rows that they were not
+        fitted to (ten folds), and takes the next one only where it is better by more than one standard error of the
+        paired difference; with fewer than 20 rows it is none. "conformal" is not among them: its intervals are exact in
         another sense, have no density, and are infinite at levels that few rows cannot tell.
     seed : int, default 0
         Of the folds.
@@ -82,6 +85,7 @@ def fit_calibration(
     places = places or Places(np.arange(len(z)))
     kinds: dict[str, Any] = {
         "scale": partial(Scale.fit, others=places.others),
+        "student": partial(Tails.fit, others=places.others),
         "isotonic": partial(Isotonic.fit, others=places.others),
         "conformal": Conformal.fit,
     }
@@ -92,7 +96,7 @@ def fit_calibration(
         return best
     score = np.zeros(places.count)
     # a map of levels that few places or paths tell shifts the others by what is theirs
-    for name in ("scale",) if places.design else ("scale", "isotonic"):
+    for name in ("scale",) if places.design else ("scale", "student", "isotonic"):
         gain = places.means(_left_out_gain(kinds[name], z, seed, places))
         found = kinds[name](z, places.shares())
         if exceeds(gain - score) and not (places.design and found.std_factor < 1.0):

@@ -154,7 +154,7 @@ class Scale(Calibration):
         share = np.ones(len(z)) if share is None else share
         # sum_i log N(z_i; 0, s^2) is largest at s^2 = mean z^2
         total, count = np.sum(share * z**2), np.sum(share)
-        imagined = _imagined(total < count, others)
+        imagined = imagined_rows(total < count, others)
         return cls(float(np.sqrt((total + imagined) / (count + imagined))))
 
     def scores(self, z: Any) -> Any:
@@ -212,7 +212,7 @@ class Isotonic(Calibration):
         # halves of ties count as below, so that a sample and its mirror image have mirrored maps
         ends = (np.searchsorted(ordered, knots, side) for side in ("left", "right"))
         below = 0.5 * sum(reached[end] for end in ends)
-        imagined = _imagined(scale < 1.0, others)
+        imagined = imagined_rows(scale < 1.0, others)
         reached = (below + imagined * ndtr(knots / scale)) / (n + imagined)
         # knots that rounding or ties put on one point would make a slope of 0 / 0
         apart = np.concatenate([[True], np.diff(knots) > 1e-6])
@@ -242,7 +242,7 @@ class Isotonic(Calibration):
         return {"name": self.name, **parts}
 
 
-def _imagined(narrows: Any, others: int) -> float:
+def imagined_rows(narrows: Any, others: int) -> float:
     """Return how many rows as the model states them are imagined beside the held-out ones."""
     return PSEUDO_ROWS + (min(float(others), _MOST_OTHERS) if narrows else 0.0)
 

@@ -79,6 +79,11 @@ def calibration_in_words(calibration: Any) -> str:
         return (
             f"Stated deviations are multiplied by {state['factor']:.3g}, as held-out rows ask for."
         )
+    if state["name"] == "student":
+        return (
+            f"Normal distributions become Student's of {state['degrees']:.3g} degrees of freedom, with "
+            f"{state['scale']:.3g} of the stated deviation: held-out rows have outliers."
+        )
     if state["name"] == "temperature":
         way = "less" if state["temperature"] > 1.0 else "more"
         return f"Probabilities are made {way} sure, by a temperature of {state['temperature']:.3g}."
