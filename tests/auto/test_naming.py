@@ -183,6 +183,31 @@ def test_names_are_kept_with_the_encoder():
     np.testing.assert_array_equal(again.transform(table), encoder.transform(table))
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_largest_numbers_name_things_too():
+    table, y, _ = _schools()
+    other = np.where(np.arange(len(y)) % 2, 1.6e308, 1e308)
+    table = table.assign(school=(table["school"] - 130.0) * 2.0**1018, other=other)
+    encoder = TableEncoder(squash=False).fit(table, y)
+    assert isinstance(encoder.columns_[0].encoding, NamedNumberEncoding)
+    assert np.all(np.isfinite(encoder.transform(table)))
+
+
+def test_whether_they_do_is_the_same_however_slow_the_machine_is():
+    table, y, _ = _schools()
+    calls = []
+
+    def given(*args, **options):
+        calls.append(options)
+        return given_each_other(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(naming, "given_each_other", given)
+        TableEncoder().fit(table, y)
+    assert len(calls) == 2
+    assert all(options["max_iter"] <= 40 and "max_seconds" not in options for options in calls)
+
+
 def test_rows_that_tell_are_several_of_each_thing():
     number = np.repeat(np.arange(1000.0), 20)
     there = np.ones(20_000, bool)

@@ -17,7 +17,8 @@ def given_each_other(
     *,
     learned_on: int,
     seed: int,
-    max_seconds: float | None,
+    max_seconds: float | None = None,
+    max_iter: int = 200,
     kernel: str | None = None,
     inputs: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -35,6 +36,8 @@ def given_each_other(
         Which.
     max_seconds : float, optional
         Of the learning.
+    max_iter : int
+        Of each search of it.
     kernel : str, optional
         None: whichever has the highest evidence.
     inputs : sequence of int, optional
@@ -50,7 +53,7 @@ def given_each_other(
     X, targets = scale.transform_X(known.X), scale.transform_y(y)
     start = start_from_exact_gp(
         kernel, X, targets,
-        max_rows=learned_on, seed=seed, max_seconds=max_seconds, inputs=inputs,
+        max_rows=learned_on, seed=seed, max_seconds=max_seconds, max_iter=max_iter, inputs=inputs,
     )  # fmt: skip
     posterior, _ = ExactPosterior.condition(start.kernel, start.noise_variance, X, targets)
     left_out = posterior.leave_one_out()

@@ -163,7 +163,8 @@ def share_of_names(data: np.ndarray, y: np.ndarray) -> float:
         return 0.0
     means = np.bincount(level, ranks) / rows
     within = float(np.sum((ranks - means[level]) ** 2)) / (n - count)
-    w = (numbers[1:-1] - numbers[:-2]) / (numbers[2:] - numbers[:-2])
+    half = 0.5 * numbers  # differences of the largest overflow
+    w = (half[1:-1] - half[:-2]) / (half[2:] - half[:-2])
     e = means[1:-1] - (1.0 - w) * means[:-2] - w * means[2:]
     of_rows = np.sum(1.0 / rows[1:-1] + (1.0 - w) ** 2 / rows[:-2] + w**2 / rows[2:])
     of_things = np.sum(1.0 + (1.0 - w) ** 2 + w**2)

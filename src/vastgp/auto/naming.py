@@ -20,8 +20,12 @@ from vastgp.auto.reading import Told, numbered
 from vastgp.auto.source import Source
 from vastgp.linalg.cholesky import FactorizationError
 
-# Rows that tell, at most so many of one thing where there are enough things, and seconds of each learning.
-_ROWS, _OF_ONE, _SECONDS = 300, 5, 0.3
+# Rows that tell, and at most so many of one thing where there are enough things.
+_ROWS, _OF_ONE = 300, 5
+# Steps of each learning, fewer where each takes more operations: it is the same on a slow machine.
+_STEPS, _FEWEST_STEPS, _OPERATIONS = 40, 10, 4e8
+# Columns of the matrix beyond, or that differ by less than the inverse, are left out: their squares do not exist.
+_EXTREME = 1e100
 # With names a row is likelier, or less likely by no more than this in the mean, in nats.
 _NATS = 0.005
 # So many columns are looked at, those that say most.
@@ -120,18 +124,16 @@ def _densities(
     inputs = np.empty(X.shape[1], np.int64)
     for number, columns in enumerate(tied):
         inputs[list(columns)] = number
-    used = np.ptp(X, axis=0) > 0.0
+    low, high = X.min(axis=0), X.max(axis=0)
+    with np.errstate(over="ignore"):
+        used = (high - low > 1.0 / _EXTREME) & (np.maximum(-low, high) < _EXTREME)
     used[list(without)] = False
     if not used.any():
         return norm.logpdf(y, np.mean(y), np.std(y))
-    of_used = np.unique(inputs[used], return_inverse=True)[1].tolist()
+    of_used = np.unique(inputs[used], return_inverse=True)[1]
+    each = len(y) ** 2 * (int(of_used.max()) + 1 + len(y) / 3.0)
     mean, std = given_each_other(
-        X[:, used],
-        y,
-        kernel="matern32",
-        inputs=of_used,
-        learned_on=_ROWS,
-        seed=0,
-        max_seconds=_SECONDS,
-    )
+        X[:, used], y, kernel="matern32", inputs=of_used.tolist(), learned_on=_ROWS, seed=0,
+        max_iter=int(np.clip(_OPERATIONS / each, _FEWEST_STEPS, _STEPS)),
+    )  # fmt: skip
     return norm.logpdf(y, mean, std)

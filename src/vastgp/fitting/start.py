@@ -71,6 +71,7 @@ def start_from_exact_gp(
     evidence: MakeEvidence | None = None,
     sums: bool = False,
     refined: bool = True,
+    max_iter: int = 200,
 ) -> Start:
     """Fit an exact Gaussian process to some standardised rows.
 
@@ -107,6 +108,8 @@ def start_from_exact_gp(
         Whether a sum of two kernels may take the place of one where none is given, see `vastgp.fitting.sums`.
     refined : bool, default True
         Whether the fit of a part that is best of all rows is refined there: False for whoever goes on from it anyway.
+    max_iter : int, default 200
+        Of every run of L-BFGS on some rows.
 
     Returns
     -------
@@ -128,6 +131,7 @@ def start_from_exact_gp(
         restarts=restarts,
         generator=generator,
         deadline=deadline,
+        max_iter=max_iter,
     )
     forms = candidate_kernels(kernel, X.shape[1], inputs)
     prior = HyperparameterPrior(number_of_inputs(forms[0], X.shape[1]))
