@@ -211,7 +211,9 @@ def test_a_wrong_calibration_is_refused_before_anything_is_fitted(n, monkeypatch
     line = _line(n)
     monkeypatch.setattr(vastgp.GPRegressor, "_find", None)
     for wrong in ("isotnic", 3, ["scale"]):
-        with pytest.raises(ValueError, match="calibrate: expected 'auto', 'scale', 'isotonic'"):
+        with pytest.raises(
+            ValueError, match="calibrate: expected 'auto', 'scale', 'student', 'isotonic'"
+        ):
             _regressor(calibrate=wrong).fit(line, "y")
     monkeypatch.setattr(vastgp.GPClassifier, "_find", None)
     labels = np.arange(n) % 3
