@@ -12,7 +12,13 @@ from vastgp.data import joint_programs, processes, shared_neighbours
 from vastgp.estimators import first_hyperparameters
 from vastgp.fitting.run import First
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.swsgp import local_scale, near_rows, nearest, neighbour_evidence
+from vastgp.methods.swsgp import (
+    local_scale,
+    near_rows,
+    nearest,
+    nearest_learning,
+    neighbour_evidence,
+)
 from vastgp.options import Fixed, Subset
 
 RNG = np.random.default_rng(0)
@@ -46,12 +52,12 @@ def small(monkeypatch):
     monkeypatch.setattr(near_rows, "_LEARNERS", 90)
     monkeypatch.setattr(near_rows, "_JUDGES", 40)
     monkeypatch.setattr(near_rows, "NEAR", 6)
-    monkeypatch.setattr(nearest, "_STEPS", 4)
-    monkeypatch.setattr(nearest, "_ROUNDS", 2)
+    monkeypatch.setattr(nearest_learning, "STEPS", 4)
+    monkeypatch.setattr(nearest_learning, "ROUNDS", 2)
     monkeypatch.setattr(neighbour_evidence, "_TILE_ROWS", 16)
     monkeypatch.setattr(shared_neighbours, "_MOST_ROWS", 8)
     monkeypatch.setattr(first_hyperparameters, "_CHECKED_FIXED", 60)
-    for module in (near_rows, nearest):
+    for module in (near_rows, nearest, nearest_learning):
         monkeypatch.setattr(module, "LADDER", (5, 10))
     for module in (local_scale, nearest):
         monkeypatch.setattr(module, "LEAST_ROWS", 60)

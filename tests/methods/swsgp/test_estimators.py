@@ -20,7 +20,7 @@ from vastgp import (
     load,
 )
 from vastgp.fitting.evaluations import Evaluations
-from vastgp.methods.swsgp import nearest, ordered_evidence
+from vastgp.methods.swsgp import nearest_learning, ordered_evidence
 from vastgp.methods.swsgp.fit import distinct
 from vastgp.methods.swsgp.training import Chunks
 from vastgp.options import Fixed, Learn, LocalSteps, Natural, Nearest, Sparse, Subset
@@ -165,7 +165,7 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(data, covariance, tmp_path, m
 @pytest.mark.parametrize(
     ("evidence", "ended"),
     [
-        ("neighbors", (nearest, "_LEAST_SECONDS", np.inf)),  # before it began
+        ("neighbors", (nearest_learning, "_LEAST_SECONDS", np.inf)),  # before it began
         ("neighbors", (Evaluations, "max_seconds", 0.0)),  # at its first evaluation
         ("ordered", (ordered_evidence, "_LEAST_SECONDS", np.inf)),
     ],

@@ -12,7 +12,7 @@ from vastgp.data import observations
 from vastgp.fitting.run import Run
 from vastgp.kernels.matrices import covariance
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.swsgp import near_rows, nearest
+from vastgp.methods.swsgp import near_rows, nearest_learning
 from vastgp.methods.swsgp.near_rows import Judges, NearRows
 from vastgp.methods.swsgp.neighbour_evidence import (
     NeighbourEvidence,
@@ -192,13 +192,13 @@ def test_kernel_and_noise_are_those_of_the_law_that_drew_the_rows():
 @pytest.mark.parametrize(("until", "rounds"), [(0.0, 1), (np.inf, 4)])
 def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatch):
     # each finds neighbours and compares scales first: sixteen of them took a minute where half of one was left
-    monkeypatch.setattr(nearest, "_search", lambda *args: [4, 0.0, 0.0])
-    monkeypatch.setattr(nearest, "_until", lambda *args: until)
-    monkeypatch.setattr(nearest, "_TOL", 0.0)
-    monkeypatch.setattr(nearest, "_STEPS", 1)
-    begun, fit_evidence = [], nearest.fit_evidence
+    monkeypatch.setattr(nearest_learning, "_search", lambda *args: [4, 0.0, 0.0])
+    monkeypatch.setattr(nearest_learning, "_until", lambda *args: until)
+    monkeypatch.setattr(nearest_learning, "_TOL", 0.0)
+    monkeypatch.setattr(nearest_learning, "STEPS", 1)
+    begun, fit_evidence = [], nearest_learning.fit_evidence
     monkeypatch.setattr(
-        nearest,
+        nearest_learning,
         "fit_evidence",
         lambda *args, **more: begun.append(fit_evidence(*args, **more)) or begun[-1],
     )
@@ -217,21 +217,21 @@ def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatc
     ],
 )
 def test_rounds_that_make_rows_no_likelier_end_learning(values, rounds, ended, monkeypatch):
-    monkeypatch.setattr(nearest, "_search", lambda *args: [6, 0.0, 0.0])
-    monkeypatch.setattr(nearest, "_STEPS", 1)
-    told, fit_evidence = [], nearest.fit_evidence
+    monkeypatch.setattr(nearest_learning, "_search", lambda *args: [6, 0.0, 0.0])
+    monkeypatch.setattr(nearest_learning, "STEPS", 1)
+    told, fit_evidence = [], nearest_learning.fit_evidence
 
     def tell(*args, **more):
         found = fit_evidence(*args, **more)
         told.append(replace(found, value=values[len(told)], converged=False, num_iter=1))
         return told[-1]
 
-    monkeypatch.setattr(nearest, "fit_evidence", tell)
+    monkeypatch.setattr(nearest_learning, "fit_evidence", tell)
     X, y, _ = table(40)
     near = NearRows(X, y, Nearest(), 0)
     first = RBF([1.0] * X.shape[1]), Gaussian(0.1)
     run = Run(seed=0)
-    learned, _, steps, unfinished = nearest._by_nearest_others(
+    learned, _, steps, unfinished = nearest_learning._by_nearest_others(
         first, near, Judges(near, False), run, 1e-4, False
     )
     assert len(told) == steps == rounds
@@ -438,13 +438,13 @@ def test_learning_that_moves_rows_away_from_their_neighbours_begins_again_with_o
     """Rows of equal targets are ever likelier on scales of their own; the others pay, which squares tell."""
     squares = iter([1.0, 9.0])
     monkeypatch.setattr(Judges, "mean_square", lambda self, posterior: next(squares))
-    seen, plain = [], nearest._likeliest_of
+    seen, plain = [], nearest_learning._likeliest_of
 
     def likeliest_of(near, params, varies):
         seen.append((params, varies))
         return plain(near, params, varies)
 
-    monkeypatch.setattr(nearest, "_likeliest_of", likeliest_of)
+    monkeypatch.setattr(nearest_learning, "_likeliest_of", likeliest_of)
     X, y, _ = table(600)
     model = SWSGPRegressor("rbf", likelihood="heteroskedastic", solver="nearest", max_seconds=60)
     model.fit(X, y)
