@@ -353,6 +353,38 @@ def test_the_mean_of_the_target_only_of_numbers():
     np.testing.assert_allclose(found[seen], there.transform(frame)[seen, -1], rtol=1e-12)
 
 
+def test_levels_have_the_share_of_each_of_several_classes():
+    rng = np.random.default_rng(6)
+    codes = rng.integers(0, 40, 600)
+    frame = pd.DataFrame({"k": [f"k{i:02d}" for i in codes], "x": rng.normal(size=600)})
+    labels = (codes + rng.integers(0, 2, 600)) % 3
+    of_each = np.eye(3)[labels]
+    encoder = TableEncoder()
+    rows = encoder.fit_transform(frame, None, classes=of_each)
+    assert encoder.tied_ == (tuple(range(16)), (16, 17, 18), (19,))
+    names = encoder.get_feature_names_out()[16:19].tolist()
+    assert names == ["k mean target 1", "k mean target 2", "k mean target 3"]
+    assert "beside it the shares of the classes in each level" in encoder.columns_[0].done
+    new = encoder.transform(frame)
+    for number in range(3):
+        one = TableEncoder()
+        np.testing.assert_array_equal(
+            rows[:, 16 + number], one.fit_transform(frame, of_each[:, number])[:, 16]
+        )
+        np.testing.assert_array_equal(new[:, 16 + number], one.transform(frame)[:, 16])
+    again = TableEncoder.from_state(encoder.to_state())
+    np.testing.assert_array_equal(again.transform(frame), new)
+    # rows without a class count nowhere
+    gaps = np.where(np.arange(600)[:, None] < 100, np.nan, of_each)
+    some = TableEncoder()
+    some.fit_transform(frame, None, classes=gaps)
+    there = TableEncoder()
+    there.fit_transform(frame[100:], None, classes=of_each[100:])
+    np.testing.assert_allclose(
+        some.transform(frame)[:, 16:19], there.transform(frame)[:, 16:19], rtol=1e-12
+    )
+
+
 def test_text_of_pairs_is_an_input_where_these_are_alike():
     """Two thirds of the values differ: a state of two senators, or a page with two names."""
     rng = np.random.default_rng(0)
@@ -364,7 +396,7 @@ def test_text_of_pairs_is_an_input_where_these_are_alike():
     assert column.kind == "codes" and column.kept and not column.reason
     assert encoder.transform(frame).shape == (90, 18)
     # fewer rows keep it, though they are of one name each
-    assert TableEncoder()._fit(frame[60:], alike[60:], (), encoder.columns_)[1].keys() == {16}
+    assert TableEncoder()._fit(frame[60:], alike[60:], (), encoder.columns_)[1].keys() == {(16,)}
     chance = 0
     for seed in range(40):
         found = TableEncoder().fit(frame, np.random.default_rng(seed).normal(size=90))

@@ -214,7 +214,8 @@ class CodeEncoding:
     levels : tuple of str
         The levels, sorted, where they are few enough to keep.
     means : tuple of float
-        The target's mean by level, then of gaps and of levels that training did not have; empty without a target.
+        The target's mean by level, then of gaps and of levels that training did not have; empty without a target. Of
+        several classes the shares of each, one class after the other.
     """
 
     kind: ClassVar[str] = "codes"
@@ -227,15 +228,15 @@ class CodeEncoding:
     def groups(self, name: str) -> list[list[str]]:
         """Return the names of the output columns, those of one input in one list."""
         codes = [f"{name} code {j + 1}" for j in range(CODE_SIZE)]
-        return [codes, [name_of_means(name)]] if self.means else [codes]
+        return [codes, names_of_means(name, self.num_means)] if self.means else [codes]
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block; nothing is unforeseen."""
         codes, levels = _checked_levels(values, self.numeric)
         found = code_vectors([*levels, _GAP])[codes]
         if self.means:
-            means = self._means[self.places(levels)[codes]]
-            found = np.column_stack([found, means])
+            means = self._means[:, self.places(levels)[codes]]
+            found = np.column_stack([found, *means])
         return found, 0
 
     def places(self, levels: Sequence[str]) -> np.ndarray:
@@ -243,9 +244,14 @@ class CodeEncoding:
         gap = len(self.levels)
         return np.array([self._place.get(level, gap + 1) for level in levels] + [gap])
 
+    @property
+    def num_means(self) -> int:
+        """How many means a level has: one of numbers and of two classes, or the share of each class."""
+        return len(self.means) // (len(self.levels) + 2)
+
     @functools.cached_property
     def _means(self) -> np.ndarray:
-        return np.array(self.means)
+        return np.array(self.means).reshape(self.num_means, -1)
 
     @functools.cached_property
     def _place(self) -> dict[str, int]:
@@ -254,16 +260,17 @@ class CodeEncoding:
     def words(self) -> str:
         """Return what is done, as a person reads it."""
         done = f"{self.count} levels, each a direction of its own in {CODE_SIZE} dimensions that follows from its name"
-        return done + "; beside it the target's mean of each level" * bool(self.means)
+        beside = "shares of the classes in" if self.num_means > 1 else "target's mean of"
+        return done + f"; beside it the {beside} each level" * bool(self.means)
 
     def facts(self) -> dict[str, Any]:
         """Return what was found in training."""
         return {"levels": self.count}
 
 
-def name_of_means(name: str) -> str:
-    """Return the name of the output column that is the target's mean by level."""
-    return f"{name} mean target"
+def names_of_means(name: str, count: int) -> list[str]:
+    """Return the names of the output columns that are the target's mean by level, or the shares of classes."""
+    return [f"{name} mean target" + f" {k + 1}" * (count > 1) for k in range(count)]
 
 
 def code_vectors(levels: Sequence[str]) -> np.ndarray:
@@ -283,7 +290,7 @@ def code_vectors(levels: Sequence[str]) -> np.ndarray:
 def with_means(
     encoding: CodeEncoding, codes: np.ndarray, y: np.ndarray
 ) -> tuple[CodeEncoding, np.ndarray]:
-    """Return an encoding with the target's means, and those of the training rows, each from the other rows.
+    """Return an encoding with the target's means, and those of the training rows, (n, C), each from the other rows.
 
     Parameters
     ----------
@@ -291,19 +298,27 @@ def with_means(
         The encoding without them.
     codes
         Of each row the place of its level.
-    y
-        The target; rows without it count nowhere.
+    y : ndarray of shape (n,) or (n, C)
+        The target; rows without it count nowhere. Of classes which of them each row is, 0 or 1.
 
     Notes
     -----
     Each level's mean is shrunk towards that of all rows as scikit-learn's TargetEncoder does (empirical Bayes). A row's
     own target must not be in its input, so the mean of a training row is of the other four fifths of the rows.
     """
+    parts = [_means_of(len(encoding.levels) + 2, codes, each) for each in np.atleast_2d(y.T)]
+    means = np.concatenate([of_levels for of_levels, _ in parts])
+    rows = np.column_stack([of_rows for _, of_rows in parts])
+    return dataclasses.replace(encoding, means=tuple(means.tolist())), rows
+
+
+def _means_of(count: int, codes: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of each of so many levels, and of each row that of its level by other rows."""
     from sklearn.model_selection import KFold
 
     there = np.flatnonzero(np.isfinite(y))
     fitted = _target_encoder(codes[there], y[there])
-    means = np.full(len(encoding.levels) + 2, fitted.target_mean_)
+    means = np.full(count, fitted.target_mean_)
     means[fitted.categories_[0]] = fitted.encodings_[0]
     rows = means[codes]
     if len(there) >= 2:
@@ -311,21 +326,26 @@ def with_means(
         for train, test in folds.split(there):
             part = _target_encoder(codes[there[train]], y[there[train]])
             rows[there[test]] = part.transform(codes[there[test], None])[:, 0]
-    return dataclasses.replace(encoding, means=tuple(means.tolist())), rows
+    return means, rows
 
 
 def targets_are_alike(codes: np.ndarray, y: np.ndarray) -> bool:
     """Return whether rows of one level have targets that are more alike than others, beyond doubt.
 
-    By an analysis of variance of their ranks, of the levels that more than one row has.
+    By an analysis of variance of their ranks, of the levels that more than one row has; of classes by that of any.
 
     Parameters
     ----------
     codes
         Of each row the place of its level.
-    y
+    y : ndarray of shape (n,) or (n, C)
         The target; rows without it count nowhere.
     """
+    chances = [_chance_that_alike(codes, each) for each in np.atleast_2d(y.T)]
+    return min(chances) * len(chances) < _CHANCE
+
+
+def _chance_that_alike(codes: np.ndarray, y: np.ndarray) -> float:
     there = np.isfinite(y)
     _, level, rows = np.unique(codes[there], return_inverse=True, return_counts=True)
     several = rows[level] > 1
@@ -333,14 +353,14 @@ def targets_are_alike(codes: np.ndarray, y: np.ndarray) -> bool:
     ranks = rankdata(y[there][several])
     n, num_levels = len(ranks), int(level.max(initial=-1)) + 1
     if num_levels < 2 or n - num_levels < _LEAST_PAIRS:
-        return False
+        return 1.0
     means = np.bincount(level, ranks) / np.bincount(level)
     within = float(np.sum((ranks - means[level]) ** 2))
     between = float(np.sum((means[level] - ranks.mean()) ** 2))
     if not between:
-        return False
+        return 1.0
     ratio = np.inf if not within else between / (num_levels - 1) / (within / (n - num_levels))
-    return bool(fdtrc(num_levels - 1, n - num_levels, ratio) < _CHANCE)
+    return float(fdtrc(num_levels - 1, n - num_levels, ratio))
 
 
 def _target_encoder(codes: np.ndarray, y: np.ndarray) -> Any:

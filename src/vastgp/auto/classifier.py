@@ -33,6 +33,8 @@ from vastgp.data.own_noise import OwnNoise
 from vastgp.estimators.arguments import refuse_own_noise
 
 _LEAST_PROBABILITY = 1e-12
+# Levels of text have the shares of up to so many classes among their inputs.
+_MOST_SHARES = 10
 
 
 class GPClassifier(ClassifierMixin, FrontDoor):
@@ -107,8 +109,14 @@ class GPClassifier(ClassifierMixin, FrontDoor):
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, str | None]:
         codes, self.classes_, name = classes_of(X, y)
         check_method(self.calibrate, len(self.classes_))
-        # means of a column's levels are those of the second class; of more classes there is no such number
-        return codes, codes if len(self.classes_) == 2 else None, name
+        count = len(self.classes_)
+        if count == 2:  # means of a column's levels are those of the second class
+            return codes, codes, name
+        if count > _MOST_SHARES:
+            return codes, None, name
+        of_each = (codes[:, None] == np.arange(count)).astype(np.float64)
+        of_each[np.isnan(codes)] = np.nan
+        return codes, of_each, name
 
     @property
     def _num_functions(self) -> int:

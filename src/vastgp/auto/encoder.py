@@ -18,22 +18,21 @@ from vastgp.auto.encoding import (
     encode_blocks,
     kept,
     names_of_outputs,
-    output_of_means,
+    opened_with_place,
     outputs_of_gaps,
+    outputs_of_means,
     tied_outputs,
 )
 from vastgp.auto.messages import check_place_name, check_some_kept, summary_of
 from vastgp.auto.naming import with_sure_names
 from vastgp.auto.reading import (
-    by_position,
     excluded_names,
-    found_by_name,
     numbered,
     read_facts,
     with_target_means,
 )
 from vastgp.auto.source import Source, open_source
-from vastgp.auto.space import names_of, place_in, space_of, with_places
+from vastgp.auto.space import names_of, place_in, with_places
 from vastgp.auto.target import numeric_target
 from vastgp.data import validate
 
@@ -160,7 +159,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(
-        self, X: Any, y: Any = None, exclude: Any = (), like: TableEncoder | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        exclude: Any = (),
+        like: TableEncoder | None = None,
+        classes: np.ndarray | None = None,
     ) -> np.ndarray:
         """Find what each column is, and encode the rows; means of the target are those of other rows.
 
@@ -171,34 +175,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         like : TableEncoder, optional
             Fitted to a table of which these are some of the rows. What it makes of a column decides whether that is an
             input, and whether text is a category or has codes; levels, ranges and means are those of these rows.
+        classes : ndarray of shape (n, C), optional
+            Which class each row is, 0 or 1, in place of a numeric target: levels have the share of each.
 
         Returns
         -------
         ndarray of shape (n, d)
             The encoded rows.
         """
-        source, means = self._fit(X, y, exclude, () if like is None else like.columns_)
+        source, means = self._fit(X, y, exclude, () if like is None else like.columns_, classes)
         names = [column.name for column in kept(self.columns_)]
         found = encode(source, self.columns_, self._named, names)
-        for output, values in means.items():
-            found[:, output] = values
+        for outputs, values in means.items():
+            found[:, outputs] = values
         for number, columns in enumerate(outputs_of_gaps(self.columns_)):
             found[:, columns] = gaps.of_training(found[:, columns], number)
         return found
 
     def opened(self, X: Any) -> Source:
         """Return an opened table with its place as one column, where there is one."""
-        source = open_source(X)
-        space = space_of(getattr(self, "columns_", ()))
-        if space is None and self.space is not None and source.space is None:
-            space = place_in(source, self.space)
-        elif (
-            space is not None
-            and source.space is None
-            and not found_by_name(source, self._names, self._named)
-        ):
-            source = by_position(source, self._names)
-        return with_places(source, space)
+        columns = getattr(self, "columns_", ())
+        fitted = (self._names, self._named) if columns else None
+        return opened_with_place(X, self.space, columns, fitted)
 
     def as_new(self, found: np.ndarray) -> np.ndarray:
         """Return rows that `fit_transform` encoded as `transform` would, but for means of the target."""
@@ -215,9 +213,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return found
 
     def _fit(
-        self, X: Any, y: Any, exclude: Any, like: Sequence[Column] = ()
-    ) -> tuple[Source, dict[int, np.ndarray]]:
-        """Fit, and return the source and the target's means of the training rows by output column."""
+        self,
+        X: Any,
+        y: Any,
+        exclude: Any,
+        like: Sequence[Column] = (),
+        classes: np.ndarray | None = None,
+    ) -> tuple[Source, dict[tuple[int, ...], np.ndarray]]:
+        """Fit, and return the source and the target's means of the training rows by output columns."""
         check_arguments(self)
         source = open_source(X)
         excluded = excluded_names(source, exclude)
@@ -226,6 +229,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             check_place_name(space, source)
             source = with_places(source, space)
         target, name = numeric_target(source, y)
+        target = target if classes is None else classes
         names = [other for other in source.names if other not in excluded | {name}]
         facts, num_rows = read_facts(source, names, self.ordered)
         if target is not None:
@@ -247,7 +251,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         theirs = [other for other in of_table if other not in excluded | {name}]
         self._set_columns(numbered(columns), source.named, theirs)
         inputs = kept(self.columns_)
-        return source, {output_of_means(inputs[j]): rows for j, rows in told.means.items()}
+        return source, {outputs_of_means(inputs[j]): rows for j, rows in told.means.items()}
 
     def _set_columns(
         self, columns: tuple[Column, ...], named: bool, names: Sequence[str] | None

@@ -6,19 +6,44 @@ The passes by which it learns what each column is are in `vastgp.auto.reading`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from vastgp.auto import gaps
-from vastgp.auto.categories import name_of_means
+from vastgp.auto.categories import CodeEncoding, names_of_means
 from vastgp.auto.columns import Column
 from vastgp.auto.dates import DateEncoding
 from vastgp.auto.messages import refusal, warn_of_gaps
 from vastgp.auto.named_numbers import NamedNumberEncoding
-from vastgp.auto.reading import names_in
-from vastgp.auto.source import Source
+from vastgp.auto.reading import by_position, found_by_name, names_in
+from vastgp.auto.source import Source, open_source
+from vastgp.auto.space import place_in, space_of, with_places
 from vastgp.auto.values import UnfitError
 from vastgp.data import validate
+
+
+def opened_with_place(
+    X: Any, asked: Any, columns: Sequence[Column], fitted: tuple[Sequence[str], bool] | None
+) -> Source:
+    """Return an opened table with its place as one column, where there is one.
+
+    Parameters
+    ----------
+    X : table, path, array or Source
+    asked : object
+        The ``space`` of the encoder.
+    columns : sequence of Column
+        Of the fit; none before.
+    fitted : tuple of (sequence of str, bool), optional
+        Names of the columns of the table of the fit, and whether they are its own.
+    """
+    source, space = open_source(X), space_of(columns)
+    if space is None and asked is not None and source.space is None:
+        space = place_in(source, asked)
+    elif space is not None and source.space is None and fitted is not None:
+        source = source if found_by_name(source, *fitted) else by_position(source, fitted[0])
+    return with_places(source, space)
 
 
 def kept(columns: Sequence[Column]) -> list[Column]:
@@ -49,10 +74,14 @@ def tied_outputs(columns: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
     return tuple(tied)
 
 
-def output_of_means(column: Column) -> int:
-    """Return the column of the matrix that is the target's mean by level of a column of the table that has it."""
+def outputs_of_means(column: Column) -> tuple[int, ...]:
+    """Return the columns of the matrix that are the target's means by level of a column of the table that has them."""
     names = [name for group in groups_of(column) for name in group]
-    return column.outputs[names.index(name_of_means(column.name))]
+    encoding = column.encoding
+    codes = encoding.names if isinstance(encoding, NamedNumberEncoding) else encoding
+    assert isinstance(codes, CodeEncoding)
+    first = names.index(names_of_means(column.name, codes.num_means)[0])
+    return column.outputs[first : first + codes.num_means]
 
 
 def outputs_of_names(column: Column) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class Inputs:
     target : str or None
         Column of the target, which is no input.
     means_of : ndarray or None
-        Targets for encodings that use them, of all rows.
+        Targets for encodings that use them, of all rows, (n,); of several classes which of them each is, (n, C).
     names : list of str or None
         Columns of the table, where it has names.
     num_columns : int
@@ -229,6 +229,10 @@ class Inputs:
         more: dict[str, Any] = {}
         if isinstance(encoder, TableEncoder):
             more = {"exclude": () if self.target is None else (self.target,), "like": like}
+            if targets is not None and targets.ndim == 2:
+                more |= {"classes": targets}
+        if targets is not None and targets.ndim == 2:
+            targets = None  # encoders of numbers know nothing of classes
         matrix = encoder.fit_transform(self._part(rows), targets, **more)
         validate.check_same_length(len(matrix), len(rows))
         return encoder, _checked(matrix, encoder)

@@ -11,10 +11,11 @@ from vastgp.auto.each_other import given_each_other
 from vastgp.auto.encoding import (
     encode,
     kept,
-    output_of_means,
+    outputs_of_means,
     outputs_of_names,
     tied_outputs,
 )
+from vastgp.auto.named_numbers import share_of_names
 from vastgp.auto.parts import part_of
 from vastgp.auto.reading import Told, numbered
 from vastgp.auto.source import Source
@@ -44,8 +45,8 @@ def with_sure_names(source: Source, told: Told, target: np.ndarray | None) -> To
         The rows.
     told
         With columns in doubt, or none.
-    target
-        The target.
+    target : ndarray of shape (n,) or (n, C)
+        The target. Of classes the one of which names say most.
 
     Notes
     -----
@@ -59,11 +60,12 @@ def with_sure_names(source: Source, told: Told, target: np.ndarray | None) -> To
     doubted = sorted(told.doubted, key=lambda place: -told.doubted[place][1])[:_MOST]
     columns = numbered(told.columns)
     inputs = kept(columns)
-    there = np.isfinite(target)
-    rows = _rows_by_things(told.doubted[doubted[0]][0], there)
+    data = told.doubted[doubted[0]][0]
+    target = max(np.atleast_2d(target.T), key=lambda each: share_of_names(data, each))
+    rows = _rows_by_things(data, np.isfinite(target))
     X = encode(part_of(source, rows), columns, True, [column.name for column in inputs])
     for place, means in told.means.items():
-        X[:, output_of_means(inputs[place])] = means[rows]
+        X[:, outputs_of_means(inputs[place])] = means[rows]
     scores = norm.ppf((rankdata(target[rows]) - 0.5) / len(rows))
     tied = tied_outputs(columns)
     of_names = {place: outputs_of_names(inputs[place]) for place in told.doubted}

@@ -133,8 +133,8 @@ def with_target_means(source: Source, columns: list[Column], target: np.ndarray 
         The rows, which are read once more.
     columns
         What is done with each column.
-    target
-        The target, None for no means.
+    target : ndarray of shape (n,) or (n, C), optional
+        The target, of classes which of them each row is; None for no means.
 
     Notes
     -----
@@ -201,7 +201,7 @@ def _told(
     """
     encoding, share = column.encoding, 0.0
     if isinstance(encoding, NumberEncoding):
-        return column.without_doubt(encoding.is_told(data, target)), None, share
+        return column.without_doubt(_is_told(encoding, data, target)), None, share
     if isinstance(encoding, NamedNumberEncoding):
         return _told_of_names(column, encoding, data, target)
     assert isinstance(encoding, CodeEncoding)
@@ -213,14 +213,18 @@ def _told(
     return dataclasses.replace(column, encoding=of_text), rows, share
 
 
+def _is_told(encoding: NumberEncoding, data: np.ndarray, target: np.ndarray) -> bool:
+    return target.ndim == 1 and encoding.is_told(data, target)
+
+
 def _told_of_names(
     column: Column, encoding: NamedNumberEncoding, data: np.ndarray, target: np.ndarray
 ) -> tuple[Column, np.ndarray | None, float]:
     """Return the same of numbers that may be names, or are."""
     number, share = encoding.number, 0.0
-    number = number.decided(number.in_doubt and number.is_told(data, target))
+    number = number.decided(number.in_doubt and _is_told(number, data, target))
     if encoding.in_doubt:
-        share = share_of_names(data, target)
+        share = max(share_of_names(data, each) for each in np.atleast_2d(target.T))
         if not share:
             return dataclasses.replace(column, encoding=number), None, share
     made, rows = dataclasses.replace(encoding, number=number).of_all(data), None
