@@ -13,6 +13,8 @@ from vastgp import GPClassifier, GPRegressor
 from vastgp.auto import TableEncoder, naming
 from vastgp.auto.categories import code_vectors
 from vastgp.auto.each_other import given_each_other
+from vastgp.auto.inputs import Inputs
+from vastgp.auto.many_rows import asking_in_time
 from vastgp.auto.named_numbers import NamedNumberEncoding, share_of_names
 from vastgp.kernels import Matern32
 
@@ -241,6 +243,17 @@ def test_whether_they_do_is_the_same_however_slow_the_machine_is():
         TableEncoder().fit(table, y)
     assert len(calls) == 2
     assert all(options["max_iter"] <= 40 and "max_seconds" not in options for options in calls)
+
+
+def test_it_is_not_asked_where_there_is_no_time_for_so_many_rows():
+    table, y, _ = _schools(count=300, rows=20)
+    encoder = TableEncoder()
+    assert encoder.fit_transform(table, y, names=False).shape == (6000, 2)
+    assert encoder.fit_transform(table, y).shape == (6000, 19)
+    for seconds, shape in ((1.0, (6000, 2)), (2.0, (6000, 19)), (None, (6000, 19))):
+        inputs = Inputs.of(table, None, None, np.arange(6000), y, 6000)
+        rows, _ = asking_in_time(inputs, seconds).whole(y)
+        assert rows.X.shape == shape
 
 
 def test_rows_that_tell_are_several_of_each_thing():

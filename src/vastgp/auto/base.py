@@ -19,7 +19,7 @@ from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.fitted import FittedFrontDoor
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs, as_new, names_of_inputs
-from vastgp.auto.many_rows import affordable
+from vastgp.auto.many_rows import affordable, asking_in_time
 from vastgp.auto.race import board_of, rows_seen, run_alone, run_race
 from vastgp.auto.reading_targets import check_rows, check_values
 from vastgp.auto.report.kept import (
@@ -160,7 +160,7 @@ class FrontDoor(FittedFrontDoor):
         encoder = self._encoder_asked()
         inputs = Inputs.of(X, encoder, self.target_name_, present, for_encoder, len(targets))
         classes = targets[present] if self._classes else None
-        inputs = affordable(inputs, classes, self._seconds, seed)
+        inputs = asking_in_time(affordable(inputs, classes, self._seconds, seed), self._seconds)
         taken = inputs.in_table()
         self.n_rows_left_out_ = len(present) - len(taken)
         counts[:] = False

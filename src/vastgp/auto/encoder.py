@@ -165,6 +165,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         exclude: Any = (),
         like: TableEncoder | None = None,
         classes: np.ndarray | None = None,
+        names: bool = True,
     ) -> np.ndarray:
         """Find what each column is, and encode the rows; means of the target are those of other rows.
 
@@ -177,15 +178,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             input, and whether text is a category or has codes; levels, ranges and means are those of these rows.
         classes : ndarray of shape (n, C), optional
             Which class each row is, 0 or 1, in place of a numeric target: levels have the share of each.
+        names : bool, default True
+            Whether it is asked if numbers name things, which takes some tenths of a second.
 
         Returns
         -------
         ndarray of shape (n, d)
             The encoded rows.
         """
-        source, means = self._fit(X, y, exclude, () if like is None else like.columns_, classes)
-        names = [column.name for column in kept(self.columns_)]
-        found = encode(source, self.columns_, self._named, names)
+        known = () if like is None else like.columns_
+        source, means = self._fit(X, y, exclude, known, classes, names)
+        inputs = [column.name for column in kept(self.columns_)]
+        found = encode(source, self.columns_, self._named, inputs)
         for outputs, values in means.items():
             found[:, outputs] = values
         for number, columns in enumerate(outputs_of_gaps(self.columns_)):
@@ -219,6 +223,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         exclude: Any,
         like: Sequence[Column] = (),
         classes: np.ndarray | None = None,
+        of_things: bool = True,
     ) -> tuple[Source, dict[tuple[int, ...], np.ndarray]]:
         """Fit, and return the source and the target's means of the training rows by output columns."""
         check_arguments(self)
@@ -240,6 +245,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             settle(name, found, max_levels=most, squash=squash, like=known.get(name))
             for name, found in facts.items()
         ]
+        columns = columns if of_things else [column.named(False) for column in columns]
         told = with_target_means(source, columns, target if self.target_mean else None)
         told = with_sure_names(source, told, target)
         columns = told.columns

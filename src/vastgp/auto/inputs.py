@@ -55,6 +55,8 @@ class Inputs:
         The columns as they are, whatever the encoder.
     numbers : ndarray of int or None
         Numbers in the table of the source's rows, where these are some of it.
+    asks_names : bool
+        Whether it is asked if numbers name things.
     """
 
     source: Any
@@ -66,6 +68,7 @@ class Inputs:
     num_columns: int
     raw: Source | None = None
     numbers: np.ndarray | None = None
+    asks_names: bool = True
     encoder_of_whole: Any = None
     folds: int = 0
     _whole: np.ndarray | None = None
@@ -229,6 +232,7 @@ class Inputs:
         more: dict[str, Any] = {}
         if isinstance(encoder, TableEncoder):
             more = {"exclude": () if self.target is None else (self.target,), "like": like}
+            more |= {"names": self.asks_names}
             if targets is not None and targets.ndim == 2:
                 more |= {"classes": targets}
         if targets is not None and targets.ndim == 2:

@@ -24,7 +24,7 @@ from vastgp.linalg.cholesky import FactorizationError
 # Rows that tell, and at most so many of one thing where there are enough things.
 _ROWS, _OF_ONE = 300, 5
 # Steps of each learning, fewer where each takes more operations: it is the same on a slow machine.
-_STEPS, _FEWEST_STEPS, _OPERATIONS = 40, 10, 4e8
+_STEPS, _FEWEST_STEPS, _OPERATIONS = 40, 10, 1.5e8
 # Columns of the matrix beyond, or that differ by less than the inverse, are left out: their squares do not exist.
 _EXTREME = 1e100
 # With names a row is likelier, or less likely by no more than this in the mean, in nats.
