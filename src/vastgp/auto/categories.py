@@ -135,11 +135,6 @@ def categories_of(values: Values) -> tuple[np.ndarray, Sequence[str]]:
     return codes, levels
 
 
-def levels_of_numbers(data: np.ndarray) -> tuple[np.ndarray, Sequence[str]]:
-    """Return the number of each number's level, -1 where there is none, and the levels as text."""
-    return categories_of(Values("numbers", data))
-
-
 def _checked_levels(values: Values, numeric: bool) -> tuple[np.ndarray, Sequence[str]]:
     """Return codes and levels; numbers are refused where no level of training looks like one."""
     if values.form in ("numbers", "booleans") and not numeric:

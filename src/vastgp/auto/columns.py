@@ -96,17 +96,9 @@ class Column:
         return self.encoding is not None
 
     def without_doubt(self, tells: bool) -> Column:
-        """Return it as an input for sure, or left out, and numbers on one scale, where there was a doubt.
-
-        Whether numbers name things stays in doubt, see `with_names`.
-        """
+        """Return it as an input for sure, or left out, and numbers on one scale, where there was a doubt."""
         if isinstance(self.encoding, NumberEncoding):
             return dataclasses.replace(self, encoding=self.encoding.decided(tells))
-        if isinstance(self.encoding, NamedNumberEncoding):
-            number = self.encoding.number.decided(tells)
-            return dataclasses.replace(
-                self, encoding=dataclasses.replace(self.encoding, number=number)
-            )
         if not (self.kept and self.reason):
             return self
         if tells:

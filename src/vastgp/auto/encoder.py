@@ -247,7 +247,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         columns = columns if of_things else [column.named(False) for column in columns]
         told = with_target_means(source, columns, target if self.target_mean else None)
-        told = with_sure_names(source, told, target)
+        told = with_sure_names(source, told)
         columns = told.columns
         if not any(column.kept for column in columns) and known:
             # nothing tells these rows apart: that is no news of a table whose others differ

@@ -229,14 +229,13 @@ class Inputs:
         """Return an encoder of rows, and what it made of them; ``like`` is that of all rows, where these are some."""
         encoder = clone(self.encoder)
         targets = None if self.means_of is None else self.means_of[rows]
+        classes = None
+        if targets is not None and targets.ndim == 2:  # other encoders know nothing of these
+            targets, classes = None, targets
         more: dict[str, Any] = {}
         if isinstance(encoder, TableEncoder):
-            more = {"exclude": () if self.target is None else (self.target,), "like": like}
-            more |= {"names": self.asks_names}
-            if targets is not None and targets.ndim == 2:
-                more |= {"classes": targets}
-        if targets is not None and targets.ndim == 2:
-            targets = None  # encoders of numbers know nothing of classes
+            exclude = () if self.target is None else (self.target,)
+            more = {"exclude": exclude, "like": like, "classes": classes, "names": self.asks_names}
         matrix = encoder.fit_transform(self._part(rows), targets, **more)
         validate.check_same_length(len(matrix), len(rows))
         return encoder, _checked(matrix, encoder)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import fdtrc
 from scipy.stats import rankdata
 
-from vastgp.auto.categories import CategoryEncoding, CodeEncoding, levels_of_numbers
+from vastgp.auto.categories import CategoryEncoding, CodeEncoding, categories_of
 from vastgp.auto.numeric import NumberEncoding, NumberFacts
 from vastgp.auto.values import Values, level_text, numbers_of
 from vastgp.auto.written import read_form
@@ -89,7 +89,7 @@ class NamedNumberEncoding:
     def places(self, data: np.ndarray) -> np.ndarray:
         """Return of each number the place of its level among those of training."""
         assert isinstance(self.names, CodeEncoding)
-        codes, levels = levels_of_numbers(data)
+        codes, levels = categories_of(Values("numbers", data))
         return self.names.places(levels)[codes]
 
     def words(self) -> str:

@@ -15,7 +15,6 @@ from vastgp.auto.encoding import (
     outputs_of_names,
     tied_outputs,
 )
-from vastgp.auto.named_numbers import share_of_names
 from vastgp.auto.parts import part_of
 from vastgp.auto.reading import Told, numbered
 from vastgp.auto.source import Source
@@ -33,7 +32,7 @@ _NATS = 0.005
 _MOST = 3
 
 
-def with_sure_names(source: Source, told: Told, target: np.ndarray | None) -> Told:
+def with_sure_names(source: Source, told: Told) -> Told:
     """Return what the target says of columns, without a doubt whether their numbers name things.
 
     Some rows are each given by all others, by a process with the names of the columns in doubt among its inputs and by
@@ -45,8 +44,6 @@ def with_sure_names(source: Source, told: Told, target: np.ndarray | None) -> To
         The rows.
     told
         With columns in doubt, or none.
-    target : ndarray of shape (n,) or (n, C)
-        The target. Of classes the one of which names say most.
 
     Notes
     -----
@@ -55,14 +52,13 @@ def with_sure_names(source: Source, told: Told, target: np.ndarray | None) -> To
     by +0.37 and +0.62 where the numbers are counts or months, which this finds likelier without. That rows need not be
     likelier with names is because a few of them find room along the number that all have not.
     """
-    if not told.doubted or target is None:
+    if not told.doubted:
         return told
-    doubted = sorted(told.doubted, key=lambda place: -told.doubted[place][1])[:_MOST]
+    doubted = sorted(told.doubted, key=lambda place: -told.doubted[place].share)[:_MOST]
     columns = numbered(told.columns)
     inputs = kept(columns)
-    data = told.doubted[doubted[0]][0]
-    target = max(np.atleast_2d(target.T), key=lambda each: share_of_names(data, each))
-    rows = _rows_by_things(data, np.isfinite(target))
+    numbers, target, _ = told.doubted[doubted[0]]
+    rows = _rows_by_things(numbers, np.isfinite(target))
     X = encode(part_of(source, rows), columns, True, [column.name for column in inputs])
     for place, means in told.means.items():
         X[:, outputs_of_means(inputs[place])] = means[rows]

@@ -106,6 +106,14 @@ def numbered(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(found)
 
 
+class Doubt(NamedTuple):
+    """Numbers that may name things, the target (of classes the one) that they say most of, and its share that is."""
+
+    numbers: np.ndarray
+    target: np.ndarray
+    share: float
+
+
 class Told(NamedTuple):
     """What the target says of columns.
 
@@ -116,12 +124,12 @@ class Told(NamedTuple):
     means : dict
         Targets' means of the training rows, where these are an input, by place among the columns that are kept.
     doubted : dict
-        Of columns whose numbers may name things, by that place, these numbers and how much of the target they say.
+        Of columns whose numbers may name things, by that place, what is known of that.
     """
 
     columns: list[Column]
     means: dict[int, np.ndarray]
-    doubted: dict[int, tuple[np.ndarray, float]]
+    doubted: dict[int, Doubt]
 
 
 def with_target_means(source: Source, columns: list[Column], target: np.ndarray | None) -> Told:
@@ -144,7 +152,7 @@ def with_target_means(source: Source, columns: list[Column], target: np.ndarray 
     these say more of the target.
     """
     if target is None or not np.isfinite(target).any():
-        untold = (column.without_doubt(False).named(False) for column in columns)
+        untold = (column.named(False).without_doubt(False) for column in columns)
         return Told(list(map(_without_levels, untold)), {}, {})
     read = {column.name: column for column in columns if _asks_the_target(column)}
     told = Told([], {}, {})
@@ -156,11 +164,11 @@ def with_target_means(source: Source, columns: list[Column], target: np.ndarray 
     for column in columns:
         if column.name in read:
             data = np.concatenate(parts.pop(column.name))
-            column, rows, share = _told(column, data, target)
+            column, rows, doubt = _told(column, data, target)
             if rows is not None:
                 told.means[kept] = rows
-            if share:
-                told.doubted[kept] = data, share
+            if doubt is not None:
+                told.doubted[kept] = doubt
         told.columns.append(column)
         kept += column.kept
     return told
@@ -194,23 +202,23 @@ def _numbers_or_places(column: Column, values: Values) -> np.ndarray:
 
 def _told(
     column: Column, data: np.ndarray, target: np.ndarray
-) -> tuple[Column, np.ndarray | None, float]:
+) -> tuple[Column, np.ndarray | None, Doubt | None]:
     """Return what is done with a column, as the target says, the target's means of the rows, where it has some.
 
-    And how much of the target the names say that its numbers may be.
+    And what is known of whether its numbers name things, where that is in doubt.
     """
-    encoding, share = column.encoding, 0.0
+    encoding = column.encoding
     if isinstance(encoding, NumberEncoding):
-        return column.without_doubt(_is_told(encoding, data, target)), None, share
+        return column.without_doubt(_is_told(encoding, data, target)), None, None
     if isinstance(encoding, NamedNumberEncoding):
         return _told_of_names(column, encoding, data, target)
     assert isinstance(encoding, CodeEncoding)
     if column.reason:
         column = column.without_doubt(targets_are_alike(data, target))
     if not column.kept:
-        return column, None, share
+        return column, None, None
     of_text, rows = with_means(encoding, data, target)
-    return dataclasses.replace(column, encoding=of_text), rows, share
+    return dataclasses.replace(column, encoding=of_text), rows, None
 
 
 def _is_told(encoding: NumberEncoding, data: np.ndarray, target: np.ndarray) -> bool:
@@ -219,19 +227,20 @@ def _is_told(encoding: NumberEncoding, data: np.ndarray, target: np.ndarray) -> 
 
 def _told_of_names(
     column: Column, encoding: NamedNumberEncoding, data: np.ndarray, target: np.ndarray
-) -> tuple[Column, np.ndarray | None, float]:
+) -> tuple[Column, np.ndarray | None, Doubt | None]:
     """Return the same of numbers that may be names, or are."""
-    number, share = encoding.number, 0.0
+    number, doubt = encoding.number, None
     number = number.decided(number.in_doubt and _is_told(number, data, target))
     if encoding.in_doubt:
-        share = max(share_of_names(data, each) for each in np.atleast_2d(target.T))
-        if not share:
-            return dataclasses.replace(column, encoding=number), None, share
+        doubts = (Doubt(data, each, share_of_names(data, each)) for each in np.atleast_2d(target.T))
+        doubt = max(doubts, key=lambda each: each.share)
+        if not doubt.share:
+            return dataclasses.replace(column, encoding=number), None, None
     made, rows = dataclasses.replace(encoding, number=number).of_all(data), None
     if isinstance(made.names, CodeEncoding):
         names, rows = with_means(made.names, made.places(data), target)
         made = dataclasses.replace(made, names=names)
-    return dataclasses.replace(column, encoding=made), rows, share
+    return dataclasses.replace(column, encoding=made), rows, doubt
 
 
 def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str]:
