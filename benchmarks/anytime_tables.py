@@ -5,7 +5,8 @@ A name is that of a drawn table (``friedman-5k``; a number: one drawn at random 
 target cut at the quantiles of the training rows. ``mnist.2`` and ``mnist.10`` are pictures of digits, odd and even or
 all ten, and ``mnist-slant`` how they lean: 784 inputs. ``named``, ``regression``, ``classes``, ``shared``, ``cut``,
 ``wide``, ``raw``, ``counts``, ``series`` and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random
-ones of 2 to 3000 rows, ``hundred-classes:7`` the same with the sign of its noisy function for a target.
+ones of 2 to 3000 rows, ``hundred-classes:7`` the same with the sign of its noisy function for a target. ``stranger:7``
+and ``stranger-classes:7`` are real tables that nobody chose, see `stranger_tables`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scipy.special import ndtri
 
 import raw_tables
 import series_sets
+import stranger_tables
 from forecast_scores import LEVELS, forecast_scores, rounded_normal, rounded_to
 from raw_tables import RAW, RAW_COUNTS, dates_as_numbers
 from series_sets import SERIES
@@ -40,6 +42,10 @@ KINDS = {
     "raw": tuple(RAW),
     "counts": tuple(RAW_COUNTS),
     "series": tuple(SERIES),
+    **{
+        kind: tuple(f"{kind}:{number}" for number in range(stranger_tables.COUNT))
+        for kind in stranger_tables.SUITED
+    },
     "hundred": tuple(f"hundred:{number}" for number in range(100)),
     "hundred-classes": tuple(f"hundred-classes:{number}" for number in range(100)),
 }
@@ -86,6 +92,9 @@ def draw(name: str) -> Drawn:
     if dataset in raw_tables.ALL:
         origin = raw_tables.ALL[dataset]._asdict() | {"raw": dataset, "split": int(split or 0)}
         return Drawn(*raw_tables.load(dataset, int(split or 0)), origin)
+    if dataset in stranger_tables.SUITED:
+        drawn, told = stranger_tables.load(dataset, int(split))
+        return Drawn(*drawn, told)
     if dataset in SERIES:
         return Drawn(*series_sets.load(dataset), {"series": dataset})
     numbers, _, classes = dataset.partition(".")

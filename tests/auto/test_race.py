@@ -482,7 +482,7 @@ def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales
 
 
 def test_scales_of_many_rows_are_compared_on_few_of_them_where_one_model_runs(monkeypatch):
-    first, then = _sent(monkeypatch, 5000, 20.0, 2, [-2.0, -1.0])
+    first, then = _sent(monkeypatch, 5000, 20.0, 2, [-1.0, -0.5])
     (few,), (one,) = first.given, then.given
     assert (few.name, few.most_rows, len(first.warps)) == ("exact", 1000, 2)
     assert (one.name, one.most_rows, [each.name for each in then.warps]) == (
@@ -491,15 +491,24 @@ def test_scales_of_many_rows_are_compared_on_few_of_them_where_one_model_runs(mo
     assert (first.deadline, then.deadline) == (pytest.approx(6.0), 20.0)
 
 
-def _sent(monkeypatch, n, budget, scales, densities=()):
-    """Return what is sent into races; the scales of the first have these densities."""
-    sent = []
+@pytest.mark.parametrize("density", [-13.0, -1.43, np.nan, -1.41, 2.0])
+def test_one_that_says_nothing_is_compared_with_what_takes_no_time(monkeypatch, density):
+    """A normal density with the rows' own mean and deviation is -1.419 in the mean."""
+    first, *more = _sent(monkeypatch, 5000, 20.0, 1, [density])
+    assert [one.name for one in first.given] == ["nearest"]
+    says = density > -0.5 * np.log(2.0 * np.pi * np.e)
+    assert [one.name for each in more for one in each.given] == ([] if says else ["linear"])
+
+
+def _sent(monkeypatch, n, budget, scales, densities=(0.0, 0.0)):
+    """Return what is sent into races; the scales of each have these densities."""
+    sent, told = [], [_ran("exact", [density] * 20) for density in densities]
 
     def look(track, given, warps, *, deadline, **rest):
         sent.append(SimpleNamespace(given=given, warps=warps, deadline=deadline))
         ran = [
-            replace(_ran("exact", [density] * 20), warp=warp)
-            for density, warp in zip(densities, warps, strict=False)
+            replace(one, warp=warp, entry=replace(one.entry, nlpd_standardised=one.entry.nlpd))
+            for one, warp in zip(told, warps, strict=False)
         ]
         return ran, best_of(ran)
 

@@ -244,7 +244,8 @@ class FrontDoor(FittedFrontDoor):
             of_scales = candidates[0] if deal.compares_scales else None
             chosen = self._alone(track, candidates, deadline - time.perf_counter())
             left = deadline - time.perf_counter()  # a comparison takes some of it
-            return run_alone(track, chosen, of_scales, warps, left, **common)
+            quick = next((one for one in candidates if one.quick), None)
+            return run_alone(track, chosen, of_scales, quick, warps, left, **common)
         if self._work is not None:
             most = int(RACE * self._work / (len(candidates) * len(track.folds)))
             candidates = [one.with_at_most(max(most, 2)) for one in candidates]

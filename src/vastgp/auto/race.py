@@ -33,6 +33,9 @@ _ROWS_OF_SCALES, _SHARE_OF_SCALES = 1000, 0.3
 # A race of less time runs what is quick before what is preferred, where it leaves that its least time and as much more
 # (HSAUR's 43 rows of counts, 5 s: NLPD 1.05, and a line 0.70).
 _SHORT, _ONE_MORE = 6.0, 1.0
+# Where one model has the time of all and says no more of held-out rows than their mean and deviation would, log of
+# sqrt(2 pi e) nats in deviations, what takes next to no time is compared with it.
+_OF_A_CONSTANT = 0.5 * np.log(2.0 * np.pi * np.e)
 # So much longer a race is where trees are next, see `trees_next`.
 _LONGER = 0.4
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
@@ -229,6 +232,7 @@ def run_alone(
     track: Track,
     candidate: Candidate,
     of_scales: Candidate | None,
+    quick: Candidate | None,
     warps: Sequence[Own],
     left: float,
     **common: Any,
@@ -241,6 +245,8 @@ def run_alone(
         As in `run_race`.
     of_scales : Candidate, optional
         Chooses the scale, on some rows, where there are several; None: the first of them stands.
+    quick : Candidate, optional
+        Takes next to no time: it runs as well where the other, cut short by the clock, says nothing.
     left : float
         Seconds that are left.
     **common
@@ -253,7 +259,13 @@ def run_alone(
         some = of_scales.with_at_most(_ROWS_OF_SCALES)
         ran, best = run_race(track, [some], warps, deadline=until, **common)
         ran, warps = [replace(one, stacks=False) for one in ran], [ran[best or 0].warp]
-    ran += run_race(track, [candidate], warps[:1], deadline=deadline, **common)[0]
+    found, best = run_race(track, [candidate], warps[:1], deadline=deadline, **common)
+    ran += found
+    if quick is not None and not (
+        best is not None and found[best].entry.nlpd_standardised < _OF_A_CONSTANT
+    ):
+        deadline = time.perf_counter() + _SECONDS_QUICK
+        ran += run_race(track, [quick], warps[:1], deadline=deadline, **common)[0]
     return ran, best_of(ran)
 
 
