@@ -28,8 +28,8 @@ _CAPTION = (
     "higher is better. What lies beyond a panel is drawn at its edge."
 )
 _HEADER = (
-    "| budget, s | estimator | tables | {0} at most linear's | lowest of all | median beside linear | mean beside linear, "
-    "cut at ±1 | {1} | late | errors |"
+    "| budget, s | estimator | tables | {0} at most linear's | lowest of all | median beside linear "
+    "| mean beside linear, cut at ±1 | {1} | late | errors |"
 )
 _SCORES = {"nlpd": "NLPD", "pinball": "pinball"}
 _HELD = "mean coverage | beyond 93 to 97 % by two deviations"
@@ -88,11 +88,11 @@ def _standing(found: list[Row], score: str) -> list[str]:
             lowest = sum(value(row, score) <= best[row["table"]] for row in here)
             cut = float(np.clip(beside, -1.0, 1.0).mean())
             lines.append(
-                f"| {budget:g} | {name} | {len(here)} | {np.mean(beside <= 0.0):.0%} | {lowest} | {np.median(beside):+.3f} "
-                f"| {cut:+.3f} |{_coverage(here) if held else ''} {sum('late' in faults(row) for row in here)} "
-                f"| {sum('error' in row for row in here)} |"
+                f"| {budget:g} | {name} | {len(here)} | {np.mean(beside <= 0.0):.0%} | {lowest} "
+                f"| {np.median(beside):+.3f} | {cut:+.3f} |{_coverage(here) if held else ''} "
+                f"{sum('late' in faults(row) for row in here)} | {sum('error' in row for row in here)} |"
             )
-    header = _HEADER.format(_SCORES[score], _HELD).replace(" | | ", " | ")
+    header = _HEADER.format(_SCORES[score], _HELD)
     return table_lines(header if held else header.replace(f" {_HELD} |", ""), lines)
 
 

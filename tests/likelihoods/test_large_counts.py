@@ -125,3 +125,16 @@ def test_a_distribution_function_of_a_huge_size_is_that_of_poisson():
     # and of a small one it keeps the digits of what is seldom
     found = NegativeBinomial(1e20, 0.5).distribution(y, 0.0, 0.0)
     np.testing.assert_allclose(found, stats.nbinom.cdf(y, 0.5, 0.5 / 1e20), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "law", [Poisson(2.0), PoissonLogNormal(2.0, 4.0), NegativeBinomial(2.0, 3.0)]
+)
+@pytest.mark.filterwarnings("error")
+def test_a_function_that_nothing_is_known_of_overflows_nowhere(law):
+    """Of a deviation of a thousand the count is below a few for a half, and beyond all numbers for the other half."""
+    y, variance = np.array([0.0, 3.0, 1e3]), np.full(3, 1e6)
+    found = np.asarray(law.distribution(y, np.zeros(3), variance))
+    np.testing.assert_allclose(found, stats.norm.cdf(np.log((y + 0.5) / 2.0) / 1e3), atol=2e-3)
+    least = np.asarray(law.distribution(y, np.full(3, 2000.0), np.ones(3)))
+    np.testing.assert_array_equal(least, 0.0)

@@ -26,6 +26,8 @@ _PARABOLA = math.sqrt(2.0 * _FALL)
 _NEWTON_STEPS = 5
 # The error of a probability is below 2e-4 for latent variances up to 4, 7e-4 up to 25.
 _DISTRIBUTION_POINTS = 24
+# No count is below a rate of e^600, and a larger one overflows: nodes of unknown functions go that far.
+_MOST_LOG = 600.0
 # Of moments, closest in about that width of ``f``: their relative error is below 1e-4 for latent variances up to 44.
 # Where the mean is so much above a number, in logarithms, no count is below it.
 _MOMENT_POINTS, _BEND, _NO_COUNT_BELOW = 32, 0.3, 30.0
@@ -132,7 +134,7 @@ class Poisson(Likelihood):
 
         def reached(f: Any) -> Any:
             # P(count <= y | f) = Q(y + 1, rate e^f)
-            return special.gammaincc(shape, rate * np.exp(f))
+            return special.gammaincc(shape, rate * np.exp(np.minimum(f, _MOST_LOG)))
 
         fall = 2.0 / np.sqrt(shape + 0.5)
         return distribution_of_counts(reached, shape, fall, rate, mean, latent_variance)
