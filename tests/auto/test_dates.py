@@ -12,6 +12,7 @@ import pytest
 
 from auto.tables import without_directions
 from vastgp.auto import TableEncoder
+from vastgp.auto.written import parse_date
 
 _UTC = datetime.UTC
 _RNG = np.random.default_rng(0)
@@ -157,6 +158,29 @@ def test_months_and_quarters_are_their_first_day():
     for form in ("{0.year}Q{0.quarter}", "{0.year}-Q{0.quarter}", "Q{0.quarter} {0.year}"):
         texts = [form.format(one) for one in quarters]
         np.testing.assert_array_equal(_encode(texts)[0], _encode(quarters)[0])
+
+
+def test_weeks_and_half_years_are_their_first_day():
+    """Weeks are those of ISO 8601, which begin on a Monday: in some years the first one has days of December."""
+    weeks = pd.date_range("2001-01-01", periods=400, freq="W-MON")
+    for form in ("{0:%G}-W{0:%V}", "{0:%G} W{0:%V}", "{0:%G}W{0:%V}", "{0:%G}-W{0:%V}-1"):
+        texts = [form.format(one) for one in weeks]
+        np.testing.assert_array_equal(_encode(texts)[0], _encode(weeks)[0])
+    halves = pd.date_range("1981-01-01", periods=60, freq="6MS")
+    for form in ("{year}H{half}", "{year}-S{half}", "{year} H{half}"):
+        texts = [form.format(year=one.year, half=1 + (one.month > 6)) for one in halves]
+        np.testing.assert_array_equal(_encode(texts)[0], _encode(halves)[0])
+    months = pd.date_range("2001-01-01", periods=40, freq="MS")
+    for form in ("{0:%Y} {0:%b}", "{0:%Y}-{0:%B}", "{0:%Y}M{0:%m}", "{0:%Y} {0:%b} 01"):
+        texts = [form.format(one) for one in months]
+        np.testing.assert_array_equal(_encode(texts)[0], _encode(months)[0])
+
+
+@pytest.mark.parametrize(
+    "text", ["2001-W00", "2001-W54", "2001M13", "2001H3", "4711M12", "0815-W12"]
+)
+def test_what_only_looks_like_a_part_of_a_year_is_no_date(text):
+    assert parse_date(text) is None
 
 
 @pytest.mark.parametrize("kind", [int, float, str, "gaps"])

@@ -6,6 +6,7 @@ import pandas as pd
 from auto.tables import sales
 from vastgp import GPRegressor
 from vastgp.auto import TableEncoder, gaps
+from vastgp.auto.folds import folds_of, with_every_gap
 
 
 def test_each_row_of_training_has_a_direction_of_its_own():
@@ -71,3 +72,31 @@ def test_a_gap_that_tells_the_target_is_known_to():
     mean, std = model.predict(table, return_std=True)
     assert np.sqrt(np.mean((mean - np.where(gap, 2.0, 0.0)) ** 2)) < 0.1
     assert np.median(std[gap]) < 0.3
+
+
+def test_a_gap_that_one_row_has_stays_in_training():
+    missing = np.zeros((60, 3), dtype=bool)
+    missing[7, 0] = missing[8, 1] = missing[9, 1] = True
+    missing[::3, 2] = True
+    before = folds_of(60, 0, None)
+    folds = with_every_gap(before, missing)
+    for fold, old in zip(folds, before, strict=True):
+        assert missing[fold.training].any(axis=0).all()
+        moved = set(old.held_out) - set(fold.held_out)
+        assert moved <= {7, 8, 9} and set(fold.training) == set(old.training) | moved
+    held = np.concatenate([fold.held_out for fold in folds])
+    assert 7 not in held and len(held) >= 57
+    for fold, old in zip(with_every_gap(before, missing[:, :0]), before, strict=True):
+        np.testing.assert_array_equal(fold.held_out, old.held_out)
+    assert with_every_gap(folds_of(60, 0, 5.0), np.eye(60, dtype=bool)) == []
+
+
+def test_models_of_complete_rows_are_not_judged_by_the_one_with_a_gap():
+    """All follow an exact law, and one value is missing: it cost each model 10^5 nats a row, and all the choice."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 5)), columns=list("abcde"))
+    y = table.sum(axis=1)
+    table.loc[0, "a"] = np.nan
+    model = GPRegressor(method="exact", max_seconds=10).fit(table, y)
+    assert model.leaderboard_[0].nlpd < -5.0
+    _, std = model.predict(table.iloc[:2], return_std=True)
+    assert std[0] > 0.01 > 1e-4 > std[1]

@@ -17,7 +17,7 @@ from vastgp.auto.budget import RACE, dealt
 from vastgp.auto.candidates import Candidate, alone
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.fitted import FittedFrontDoor
-from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
+from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class, with_every_gap
 from vastgp.auto.inputs import Inputs, as_new, names_of_inputs
 from vastgp.auto.many_rows import affordable, asking_in_time
 from vastgp.auto.race import board_of, rows_seen, run_alone, run_race
@@ -100,7 +100,7 @@ class FrontDoor(FittedFrontDoor):
             self._in_time, self._dates_alone = going_on is not None, times.alone
         if going_on is not None:
             return folds_in_time(going_on.years, each)
-        return folds_of(n, seed, each, repetitions.groups)
+        return with_every_gap(folds_of(n, seed, each, repetitions.groups), inputs.gaps())
 
     @property
     def _num_functions(self) -> int:

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.encoding import outputs_of_gaps
 from vastgp.auto.parts import held, part_of, remembered
 from vastgp.auto.series import Times
 from vastgp.auto.source import Source, names_of_array, open_source
@@ -196,6 +197,13 @@ class Inputs:
         if self._repetitions is None:
             self._repetitions = Repetitions.of(as_new(*self._encoded_whole()))
         return self._repetitions
+
+    def gaps(self) -> np.ndarray:
+        """Return which rows have a gap in which of the columns that have some, (n, k)."""
+        encoder, matrix = self._encoded_whole()
+        outputs = outputs_of_gaps(encoder.columns_) if isinstance(encoder, TableEncoder) else []
+        found = [np.any(matrix[:, columns] != 0.0, axis=1) for columns in outputs]
+        return np.stack(found, axis=1) if found else np.zeros((len(matrix), 0), dtype=bool)
 
     def times(self) -> Times | None:
         """Return when the rows were; None where no column of dates says so."""

@@ -140,6 +140,8 @@ _WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?"
 _NAMED = r"(?P<name>[A-Za-z]{3,9})\.?"
 _YEAR, _ANY_YEAR = r"(?P<year>\d{4})", r"(?P<year>\d{4}|\d\d)"
 _DAY, _MONTH = r"(?P<day>\d\d?)", r"(?P<month>\d\d?)"
+# Before a letter for what the year is divided into: 4711M12 is no date.
+_THESE_YEARS = r"(?P<year>[12]\d{3})"
 # Whose parts nobody can take for each other.
 _CLEAR_DATES = tuple(
     re.compile(pattern)
@@ -152,6 +154,10 @@ _CLEAR_DATES = tuple(
         rf"{_WEEKDAY}{_DAY}(?:st|nd|rd|th|\.)?[ -]{_NAMED},?[ -]{_ANY_YEAR}{_CLOCK}",
         rf"{_WEEKDAY}{_NAMED}[ -]{_DAY}(?:st|nd|rd|th)?,?[ -]{_YEAR}{_CLOCK}",
         rf"{_NAMED}[ -]{_YEAR}",
+        rf"{_YEAR}[ -]{_NAMED}(?:[ -]{_DAY})?",
+        rf"{_THESE_YEARS}[- ]?W(?P<week>\d\d)(?:-?(?P<weekday>[1-7]))?",
+        rf"{_THESE_YEARS}[- ]?M(?P<month>\d\d?)",
+        rf"{_THESE_YEARS}[- ]?[HS](?P<half_year>[12])",
     )
 )
 # Two digits are a year behind strokes alone: 1.2.34 and 10-12-45 number other things. Points are those of people who
@@ -176,8 +182,8 @@ _LAST_CENTURY = 69
 def parse_date(text: str) -> np.datetime64 | None:
     """Return the wall clock of an ISO date, with or without a time and a zone, or of another that is as clear.
 
-    Such are 2024/3/1, 2024-03, 2024Q1, 1 Mar 2024, March 1, 2024 and 20240301T1200; months have English names. What
-    has no day is the first of its month or quarter.
+    Such are 2024/3/1, 2024-03, 2024Q1, 2024 W09, 2024H1, 1 Mar 2024, March 1, 2024, 2024 Mar and 20240301T1200; months
+    have English names. What has no day is the first of its week (ISO 8601), month, quarter or half-year.
     """
     match = _ISO.fullmatch(text)
     if match is not None:
@@ -217,11 +223,16 @@ def _date_of(found: dict[str, str | None]) -> np.datetime64 | None:
         year += 1900 if year >= _LAST_CENTURY else 2000
     if found.get("quarter"):
         month = 3 * part("quarter") - 2
+    if found.get("half_year"):
+        month = 6 * part("half_year") - 5
     if name := (found.get("name") or "").lower():
         month = next((k for k, full in enumerate(_MONTHS, 1) if _is_month(name, full)), 0)
     seconds = _clock(part("hour"), part("minute"), part("second"), found.get("half"))
     try:
-        day = datetime.date(year, month, part("day", 1))
+        if found.get("week"):
+            day = datetime.date.fromisocalendar(year, part("week"), part("weekday", 1))
+        else:
+            day = datetime.date(year, month, part("day", 1))
     except ValueError:
         return None
     if seconds is None:
