@@ -101,6 +101,11 @@ def test_a_heap_is_five_times_what_rounding_makes_of_the_rest_and_a_twentieth_of
     assert "'income' 38% of the 100 rows have exactly 0" in words and "62 rows" in words
     # the rest must be many values, or it is classes
     assert heaps(400, 0.0, np.repeat(np.arange(1.0, 11.0), 90)) is None
+    assert heaps(1000, 0.0, np.repeat(np.arange(1.0, 10.0), 100)) is None
+    # fewer of them where most rows are at the heap, and some frequent
+    fewer = np.repeat(np.arange(12.0), [240, *[60] * 11])
+    assert heaps(1200, 20.0, fewer).values == (20.0,) and heaps(800, 20.0, fewer) is None
+    assert heaps(2400, 20.0, np.repeat(np.arange(12.0), [290, *[60] * 11])) is None
 
 
 @pytest.mark.little_work

@@ -578,6 +578,27 @@ def test_a_fit_to_all_rows_begins_with_the_kernel_of_a_process_alone(answer):
 
 
 @pytest.mark.parametrize(
+    ("now", "then", "stated", "alike"),
+    [
+        (1.0, 1.0, 1.2, True),
+        (0.3, 1.0, 1.2, True),
+        (0.2, 1.0, 1.2, False),  # a line in as many inputs as rows, and then in fewer
+        (5.0, 1.0, 1.2, False),
+        (1e-9, 1e-6, 1.2, True),  # where the function is uncertain, and not its noise
+    ],
+)
+def test_how_a_race_was_off_says_nothing_of_another_noise(now, then, stated, alike):
+    def fitted(noise, answer="own"):
+        return SimpleNamespace(answer_=answer, likelihood_=Gaussian(noise))
+
+    judged = replace(_ran("linear", [0.0] * 5).judged, spread=np.full(5, stated))
+    ran = replace(_ran("linear", [0.0] * 5), judged=judged, model=fitted(then))
+    assert finish.is_alike(fitted(now), ran) == alike
+    assert not finish.is_alike(fitted(then, "average"), ran)
+    assert finish.is_alike(fitted(now), replace(ran, judged=replace(judged, spread=None)))
+
+
+@pytest.mark.parametrize(
     ("n", "left", "races"),
     [
         (200, 2.9, False), (200, 3.1, True), (500, 3.9, False), (500, 4.1, True), (1000, 7.9, False), (1000, 8.1, True),

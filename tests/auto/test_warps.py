@@ -23,6 +23,8 @@ WARPS = [
     YeoJohnson(0.3, 2.0, -1.5),
     YeoJohnson(1.7, 0.7, 2.0),
     YeoJohnson(0.0, 1.0, 0.0),
+    YeoJohnson(2.0, 0.7, 2.0, True),
+    YeoJohnson(0.3, 2.0, -1.5, True),
 ]
 
 
@@ -60,6 +62,19 @@ def test_no_scale_grows_faster_than_a_line_beyond_the_farthest_target(sign):
     other = sign * np.geomspace(0.01, 1e6, 20)
     np.testing.assert_array_equal(warp.forward(other), plain.forward(other))
     assert np.abs(plain.forward(beyond[-1])) > 100.0 * np.abs(warp.forward(beyond[-1]))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_scale_of_one_side_is_no_logarithm_on_the_other(sign):
+    """Its power is 2 where all have one sign and lean to zero, and for the other sign 0, of which none has spoken."""
+    y = sign * np.minimum(10.0, 11.0 - np.random.default_rng(0).lognormal(-3.0, 2.0, size=2000))
+    y = y[sign * y >= 0.0]
+    _, warp = warps_to_try(y)
+    assert warp.power == (2.0 if sign > 0.0 else 0.0) and warp.one_sided
+    below = -sign * np.array([0.0, 1.0, 50.0, 1e3])
+    # of a slope of one in units of the deviation
+    np.testing.assert_allclose(warp.forward(below), below / warp.unit, rtol=1e-12)
+    assert not warps_to_try(np.append(y, -0.1 * sign))[1].one_sided
 
 
 def test_which_scales_are_tried():
@@ -143,6 +158,12 @@ def test_moments_far_from_all_rows_stay_within_reach_of_them():
     assert wide.mean[0] < 99.0 and wide.std[0] < 99.0
     # its quantiles are what they are
     np.testing.assert_allclose(wide.quantiles([0.999])[0], lognorm(6.0, scale=np.e).ppf(0.999))
+    # up to five times as far as the targets are apart on that scale
+    mad = Distribution(_predictive([1.0], [300.0]), Log(), Identity(), (1.0, 50.0))
+    ends = mad.quantiles([0.001, 0.5, 0.999])[:, 0]
+    np.testing.assert_allclose(ends, np.exp(1.0) * 50.0 ** np.array([-5.0, 0.0, 5.0]), rtol=1e-9)
+    plain = Distribution(_predictive([1.0], [300.0]), Own(), Identity(), (1.0, 50.0))
+    np.testing.assert_allclose(plain.quantiles([0.999])[0], norm(1.0, 300.0).ppf(0.999))
     # what has grown counts as no more than twice as many orders of magnitude beyond them as they span
     grown = Distribution(_predictive([128.0, -128.0], [1.0, 1.0]), Log(), Identity(), (1.0, 50.0))
     np.testing.assert_allclose(grown.mean, [2 * 50.0**3 - 1.0, np.exp(-127.5)], rtol=1e-6)

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from vastgp._arguments import check_arguments
 from vastgp.auto.budget import RACE, dealt
 from vastgp.auto.candidates import Candidate, alone
-from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
+from vastgp.auto.finish import Whole, fit_to_all, is_alike, most_rows_of, with_names_of
 from vastgp.auto.fitted import FittedFrontDoor
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class, with_every_gap
 from vastgp.auto.inputs import Inputs, as_new, names_of_inputs
@@ -293,8 +293,7 @@ class FrontDoor(FittedFrontDoor):
             rows = some_rows(rows, most_rows_of(candidates), seed, self._classes)
         held_out = observations.targets(y)[order]
         judged = None if best is None else best.judged
-        # how the race's answer was off says nothing of an answer of another kind
-        alike = model is None or best is None or model.answer_ == best.model.answer_
+        alike = model is None or best is None or is_alike(model, best)
         telling = judged if alike or self.calibrate != "auto" else None
         self.calibration_ = self._calibration(telling, held_out, seed)
         self.held_out_ = {}

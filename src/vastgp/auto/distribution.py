@@ -23,6 +23,9 @@ _NODES = 33
 # the largest count had a say, 1.01 and 0.60 by the mean of all. Of the others it is the same but for one (0.69, 0.64).
 # Where the median has grown beyond all of them, so many deviations of the law.
 _COUNTS_BEYOND, _LAW_BEYOND = 0.25, 4.0
+# How far beyond the training targets a median counts on a scale that is not their own, and how far from its mean a
+# quantile is, in the range of the targets there.
+_FAR, _QUANTILE_FAR = 2.0, 5.0
 # Of a probability of which a logarithm is taken.
 _LEAST = 1e-12
 # Of the intervals that a report draws.
@@ -110,7 +113,7 @@ class Distribution:
         where an input is a hundred times what it ever was, a line on that of logarithms is at 1e55.
         """
         low, high = self.warp.forward(np.array(self.seen))
-        beyond = 2.0 * (high - low)
+        beyond = _FAR * (high - low)
         if np.isfinite(beyond):
             median = np.clip(median, *self.warp.back(np.array([low - beyond, high + beyond])))
         low, high = np.minimum(self.seen[0], median), np.maximum(self.seen[1], median)
@@ -142,12 +145,23 @@ class Distribution:
         if wanted.ndim > 1:
             endless = np.where(levels <= 0.0, -np.inf, np.inf)
             wanted, levels = np.where(inside, wanted, 0.5), np.where(inside, levels, 0.5)
-            return np.where(inside, self.warp.back(self._of_model(wanted, levels)), endless)
+            return np.where(inside, self._back(self._of_model(wanted, levels)), endless)
         found = np.empty((len(levels), len(self.model.mean)))
         found[levels <= 0.0], found[levels >= 1.0] = -np.inf, np.inf
         if inside.any():
-            found[inside] = self.warp.back(self._of_model(wanted[inside], levels[inside]))
+            found[inside] = self._back(self._of_model(wanted[inside], levels[inside]))
         return found
+
+    def _back(self, t: np.ndarray) -> np.ndarray:
+        """Return quantiles of the model's scale as targets, none farther from the mean there than all reason.
+
+        Noise that varies may be e^100 at a new row: an interval of 1e84 inches (72 days, of rain on most of them none).
+        """
+        low, high = self.warp.forward(np.array(self.seen))
+        far = _QUANTILE_FAR * (high - low)
+        if type(self.warp) is not Own and np.isfinite(far):
+            t = np.clip(t, self.model.mean - far, self.model.mean + far)
+        return self.warp.back(t)
 
     def _of_model(self, probabilities: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Return the model's quantiles at levels; normal ones by scores, which go on where levels round to 0 and 1."""

@@ -92,45 +92,53 @@ class YeoJohnson(Own):
         The farthest target on the side where the scale's power is above 1, beyond which it goes on as a line. There
         ``t`` grows as ``|y|^1.7``, say, and a normal density of it falls as ``exp(-|y|^3.4)``, which no data beyond the
         farthest have spoken for: of 40 heavy-tailed rows new ones had an NLPD of 26, on the target's own scale 2.2.
+    one_sided : bool
+        Whether all targets are on that side of zero. On the other side the power is 2 less the power, which is that of
+        a logarithm for 2: 20,000 rows of how far one can see, ten miles mostly, had intervals from -1e22 on. There it
+        goes on as a line from zero, too.
     """
 
     power: float
     unit: float
     farthest: float | None = None
+    one_sided: bool = False
     name: ClassVar[str] = "yeo-johnson"
 
     def forward(self, y: Any) -> Any:
         u = np.asarray(y, np.float64) / self.unit
-        known, beyond = self._split(u)
-        # ((u + 1)^p - 1) / p above zero, -((1 - u)^(2 - p) - 1) / (2 - p) below: Box and Cox's of 1 + |u|
-        size, power = self._parts(known)
-        inside = np.sign(known) * boxcox(1.0 + size, power)
-        return inside if self.farthest is None else inside + beyond * np.exp(self._log_slope(known))
+        known = np.clip(u, *self._ends)
+        with np.errstate(invalid="ignore"):
+            return self._of(known) + (u - known) * np.exp(self._log_slope(known))
 
     def back(self, t: Any) -> Any:
         t = np.asarray(t, np.float64)
-        end = None if self.farthest is None else float(self.forward(self.farthest))
-        known, beyond = self._split(t, end)
+        low, high = self._ends
+        known = np.clip(t, self._of(low), self._of(high))
         size, power = self._parts(known)
         # beyond the end of a scale that has one lies nothing: its values are that end's
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             inside = np.where(power * size > -1.0 + 1e-12, size, (-1.0 + 1e-12) / power)
             u = np.sign(known) * (inv_boxcox(inside, power) - 1.0)
-            if self.farthest is not None:
-                u = u + beyond / np.exp(self._log_slope(self.farthest / self.unit))
-            return u * self.unit
+            return (u + (t - known) / np.exp(self._log_slope(u))) * self.unit
 
     def log_slope(self, y: Any) -> Any:
-        known, _ = self._split(np.asarray(y, np.float64) / self.unit)
-        return self._log_slope(known) - np.log(self.unit)
+        u = np.asarray(y, np.float64) / self.unit
+        return self._log_slope(np.clip(u, *self._ends)) - np.log(self.unit)
 
-    def _split(self, values: Any, end: float | None = None) -> tuple[Any, Any]:
-        """Return values drawn in to the farthest target, and how far beyond it they are; ``end`` is its place."""
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """Between what the scale is one of powers, in units."""
         if self.farthest is None:
-            return values, np.zeros_like(values)
-        end = self.farthest / self.unit if end is None else end
-        known = np.minimum(values, end) if self.power > 1.0 else np.maximum(values, end)
-        return known, values - known
+            return -np.inf, np.inf
+        end, none = self.farthest / self.unit, self.one_sided
+        if self.power > 1.0:
+            return (0.0 if none else -np.inf), end
+        return end, (0.0 if none else np.inf)
+
+    def _of(self, u: Any) -> Any:
+        # ((u + 1)^p - 1) / p above zero, -((1 - u)^(2 - p) - 1) / (2 - p) below: Box and Cox's of 1 + |u|
+        size, power = self._parts(u)
+        return np.sign(u) * boxcox(1.0 + size, power)
 
     def _log_slope(self, u: Any) -> Any:
         size, power = self._parts(u)
@@ -145,6 +153,7 @@ class YeoJohnson(Own):
             "power": self.power,
             "unit": self.unit,
             "farthest": self.farthest,
+            "one_sided": self.one_sided,
         }
 
 
@@ -171,7 +180,8 @@ def warps_to_try(y: np.ndarray, seed: int = 0, *, series: bool = False) -> list[
     power = float(np.clip(yeojohnson_normmax(y / spread), *_POWERS))
     # of targets all on the other side the scale begins to go on as a line at zero
     farthest = max(float(np.max(y)), 0.0) if power > 1.0 else min(float(np.min(y)), 0.0)
-    found = YeoJohnson(power, spread, farthest)
+    one_sided = bool(np.min(y) >= 0.0 if power > 1.0 else np.max(y) <= 0.0)
+    found = YeoJohnson(power, spread, farthest, one_sided)
     assert np.allclose(found.forward(y[:5]), yeojohnson(y[:5] / spread, found.power))
     return [Own(), found]
 

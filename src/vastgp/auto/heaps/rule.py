@@ -21,6 +21,8 @@ _LEAST_SHARE, _LEAST_ROWS = 0.05, 10
 _ABOVE = 5.0
 # Those of the rest are many, and none is frequent: the rest is continuous but for rounding.
 _REST_ROWS, _REST_VALUES, _MOST_OF_REST = 20, 20, 0.1
+# Where most rows are at heaps a density of all is one of these: the rest may be rounded to few values, some frequent.
+_MOST, _FEWER_VALUES, _MORE_OF_REST = 0.5, 10, 0.3
 _MOST_HEAPS = 3
 # Whole numbers are likelier by two parts than by a law of counts where they are by so many nats a row, whatever goes
 # with the inputs. Of 218 such columns in packages of R hours and weeks of work, cigarettes a day, gifts, ratings of 0
@@ -54,8 +56,10 @@ class Heap:
 
         A value is a heap if 5 % of the rows or more, and at least ten, have exactly it, and if they are five times as
         many as have any value that is no heap, of which there are at least twenty, none with more than a tenth of the
-        rest. At most three heaps are looked for. A law of counts has many zeros by itself: whole numbers that look
-        like counts have heaps, these or zero alone, where two parts make all of them likelier than such a law does.
+        rest; ten and three tenths where more than half of the rows are at heaps, as of how far one can see from an
+        airport, ten miles mostly. At most three heaps are looked for. A law of counts has many zeros by itself: whole
+        numbers that look like counts have heaps, these or zero alone, where two parts make all of them likelier than
+        such a law does.
 
         Parameters
         ----------
@@ -77,7 +81,11 @@ class Heap:
         for k in range(min(_MOST_HEAPS, len(values) - 1), 0, -1):
             rest = len(y) - int(rows[:k].sum())
             least = max(_LEAST_SHARE * len(y), _LEAST_ROWS, _ABOVE * rows[k])
-            continuous = len(values) - k >= _REST_VALUES and rows[k] <= _MOST_OF_REST * rest
+            most = rest < (1.0 - _MOST) * len(y)
+            fewest, frequent = (
+                (_FEWER_VALUES, _MORE_OF_REST) if most else (_REST_VALUES, _MOST_OF_REST)
+            )
+            continuous = len(values) - k >= fewest and rows[k] <= frequent * rest
             if rows[k - 1] >= least and rest >= _REST_ROWS and continuous:
                 return cls._at(values[:k], rows[:k], len(y))
         return None
