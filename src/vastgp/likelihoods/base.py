@@ -141,6 +141,10 @@ class Likelihood(Parameters, eqx.Module):
         """Return `expected_log_prob` and both `sites`, which may share their averages."""
         return self.expected_log_prob(y, mean, variance), *self.sites(y, mean, variance)
 
+    def bound_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+        """Return `site_bound`, and slope and curvature of sites: those of `sites` where it is the expectation itself."""
+        return self.value_and_sites(y, mean, variance)
+
     plug_in_sites: ClassVar[Any] = None
     """`value_and_sites` at a known latent value, ``plug_in_sites(y, f)`` in NumPy; None without a closed form."""
 

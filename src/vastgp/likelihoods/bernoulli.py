@@ -9,10 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtr
+from scipy import special
 
 from vastgp.likelihoods.base import Likelihood, number_of_points
 from vastgp.likelihoods.class_weights import checked_weights, weights_of
 from vastgp.likelihoods.quadrature import (
+    array_module,
+    averaged,
     expectation,
     floored_std,
     log_average,
@@ -24,6 +27,9 @@ LINKS = ("logit", "probit")
 # Distance from the real axis to the nearest singularity of log p: the sigmoid has poles at +-i pi, the normal
 # distribution function zeros at about -1.92 +- 2.82i.
 _WIDTH = {"logit": np.pi, "probit": 2.8}
+_HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
+# Rows up to which averages are made in NumPy: of 2000 in a tenth of the time, of 60,000 in as much.
+_IN_NUMPY = 20_000
 
 
 class Bernoulli(Likelihood):
@@ -44,6 +50,8 @@ class Bernoulli(Likelihood):
 
     name: ClassVar[str] = "bernoulli"
     scales_target: ClassVar[bool] = False
+    in_numpy = frozenset({"bound_and_sites"})
+    most_in_numpy: ClassVar[float] = _IN_NUMPY
     link: str = eqx.field(static=True)
     class_weights: tuple[float, ...] | None = eqx.field(static=True)
     points: int = eqx.field(static=True)
@@ -70,6 +78,13 @@ class Bernoulli(Likelihood):
         weight = self._weights(y)
         return alpha * weight, beta * weight
 
+    def bound_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+        """Return `expected_log_prob` and `sites` in NumPy, from averages at the same nodes."""
+        of_link = _of_logit if self.link == "logit" else _of_probit
+        value, alpha, beta = averaged(self, of_link, y, mean, variance)
+        weight = weights_of(self.class_weights, y > 0, mean.dtype)
+        return value * weight, alpha * weight, beta * weight
+
     def _weights(self, y: Any) -> Any:
         if self.class_weights is None:
             return 1.0
@@ -78,7 +93,8 @@ class Bernoulli(Likelihood):
 
     def feature(self, y: Any) -> tuple[Any, Any]:
         """Return 0 and the width of the link."""
-        return jnp.zeros_like(y), jnp.full_like(y, _WIDTH[self.link])
+        xp = array_module(y)
+        return xp.zeros_like(y), xp.full_like(y, _WIDTH[self.link])
 
     def most_curvature(self) -> float:
         """Return 1/4 (logit, at 0) or 1 (probit, the limit far on the wrong side)."""
@@ -123,3 +139,21 @@ class Bernoulli(Likelihood):
     def _possible(self, y: np.ndarray) -> tuple[Any, str, str]:
         advice = "Code the two classes as -1 and +1, as np.where(y == positive_class, 1, -1) does."
         return np.isin(y, (-1, 1)), "labels -1 and +1", advice
+
+
+def _of_logit(y: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ``log s(t)``, ``y s(-t)`` and ``s(t) s(-t)`` with the sigmoid ``s`` and ``t = y f``."""
+    t = y * f
+    small = np.exp(-np.abs(t))
+    larger = 1.0 / (1.0 + small)
+    other = np.where(t > 0.0, small, 1.0) * larger
+    return np.minimum(t, 0.0) - np.log1p(small), y * other, small * larger**2
+
+
+def _of_probit(y: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ``log Phi(t)``, ``y r`` and ``r (t + r)`` with ``r = N(t) / Phi(t)`` and ``t = y f``."""
+    t = y * f
+    value = special.log_ndtr(t)
+    ratio = np.exp(-0.5 * t**2 - value - _HALF_LOG_2PI)
+    # far on the wrong side r is -t but for 1 / t, and r (t + r) goes to one
+    return value, y * ratio, np.clip(ratio * (t + ratio), 0.0, 1.0)

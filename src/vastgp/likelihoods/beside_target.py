@@ -23,6 +23,16 @@ class BesideTarget(Likelihood):
         """Number of latent functions."""
         return self.of_one.num_latent
 
+    @property
+    def in_numpy(self) -> frozenset[str]:  # type: ignore[override]
+        """Names of methods that stay in NumPy: what the law of one says of sites."""
+        return self.of_one.in_numpy & {"bound_and_sites"}
+
+    @property
+    def most_in_numpy(self) -> float:  # type: ignore[override]
+        """Latent values of all rows, up to which they do."""
+        return self.of_one.most_in_numpy
+
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return that of the law of one."""
         return self.of_one.predictive_mean(mean, latent_variance)

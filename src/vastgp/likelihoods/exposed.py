@@ -58,6 +58,10 @@ class Exposed(BesideTarget):
         """Return what Gaussian sites maximise."""
         return self.of_one.site_bound(y[..., 0], mean + y[..., 1], variance)
 
+    def bound_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+        """Return what Gaussian sites maximise and are made of."""
+        return self.of_one.bound_and_sites(y[..., 0], mean + y[..., 1], variance)
+
     def most_curvature(self) -> float:
         """Return the largest curvature, the same at any shift."""
         return self.of_one.most_curvature()

@@ -31,6 +31,8 @@ from jaxtyping import Array, Float
 
 Values = Float[Array, "*s"]
 Nodes = Float[Array, "*s k"]
+# Of either array module.
+Moments = Float[Array, "*s"] | Float[np.ndarray, "*s"]
 
 _REACH = 7.5  # standard deviations on either side: what is left out is below 1e-13
 _FARTHEST = 5.0  # a centre farther out than this is met by almost no mass, and nodes are better spent nearer
@@ -39,9 +41,9 @@ _BISECTIONS = 40
 
 
 def spread(
-    centre: Values, width: Values, low: Values, high: Values, points: int
-) -> tuple[Nodes, Nodes]:
-    """Return nodes between two ends, closest together around a centre, and the logarithm of their spacing.
+    centre: Moments, width: Moments, low: Moments, high: Moments, points: int
+) -> tuple[Any, Any]:
+    """Return nodes between two ends, closest together around a centre, and their spacing.
 
     Parameters
     ----------
@@ -52,12 +54,14 @@ def spread(
     points : int
         Number of nodes ``k``.
     """
-    first, last = jnp.arcsinh((low - centre) / width), jnp.arcsinh((high - centre) / width)
+    xp = array_module(centre, width)
+    first, last = xp.arcsinh((low - centre) / width), xp.arcsinh((high - centre) / width)
     u, step = evenly(first, last, points)
-    # z = z_c + delta sinh(u),  dz/du = delta cosh(u)
-    nodes = centre[..., None] + width[..., None] * jnp.sinh(u)
-    spacing = jnp.log(width * step)[..., None] + jnp.log(jnp.cosh(u))
-    return nodes, spacing
+    # z = z_c + delta sinh(u),  dz/du = delta cosh(u), both from one exponential
+    up = 0.5 * xp.exp(u)
+    down = 0.25 / up
+    nodes = centre[..., None] + width[..., None] * (up - down)
+    return nodes, (width * step)[..., None] * (up + down)
 
 
 def evenly(first: Any, last: Any, points: int) -> tuple[Any, Any]:
@@ -122,17 +126,41 @@ def _rule(what: tuple[str, int], likelihood: Any, y: Values, mean: Values, varia
     return jnp.sum(weights * g(f), axis=-1)
 
 
-def nodes_over(likelihood: Any, y: Values, mean: Values, variance: Values) -> tuple[Nodes, Nodes]:
-    """Return values of ``f ~ N(mean, variance)``, closest where ``log p`` bends, and weights that sum to one."""
+def nodes_over(likelihood: Any, y: Moments, mean: Moments, variance: Moments) -> tuple[Any, Any]:
+    """Return values of ``f ~ N(mean, variance)``, closest where ``log p`` bends, and weights that sum to one.
+
+    They are of the array module that the moments are of.
+    """
+    xp = array_module(mean)
+    # any nodes give the same average: nothing is to be learnt from moving them
+    held: Callable[[Any], Any] = jax.lax.stop_gradient if xp is jnp else lambda values: values
     std = floored_std(variance)
     centre, width = likelihood.feature(y)
-    # any nodes give the same average: nothing is to be learnt from moving them
-    centre = jnp.clip(jax.lax.stop_gradient((centre - mean) / std), -_FARTHEST, _FARTHEST)
-    width = jnp.minimum(jax.lax.stop_gradient(width / std), _WIDEST) + jnp.zeros_like(mean)
-    end = jnp.full_like(mean, _REACH)
+    centre = xp.clip(held((centre - mean) / std), -_FARTHEST, _FARTHEST)
+    width = xp.minimum(held(width / std), _WIDEST) + xp.zeros_like(mean)
+    end = xp.full_like(mean, _REACH)
     z, spacing = spread(centre, width, -end, end, likelihood.points)
-    weights = jax.nn.softmax(spacing - 0.5 * z**2, axis=-1)
-    return mean[..., None] + std[..., None] * z, weights
+    weights = spacing * xp.exp(-0.5 * z**2)
+    return mean[..., None] + std[..., None] * z, weights / xp.sum(weights, axis=-1, keepdims=True)
+
+
+def averaged(
+    likelihood: Any, parts: Callable[[Any, Any], Any], y: Any, mean: Any, variance: Any
+) -> tuple[np.ndarray, ...]:
+    """Return averages of several functions of a target and a latent value, in NumPy: nodes are the same for all.
+
+    No program is compiled, and of up to 20,000 rows they take a tenth to a half of the time.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        With ``points`` and ``feature``.
+    parts : callable
+        ``parts(y, f)`` gives them.
+    y, mean, variance : ndarray of shape (n,)
+    """
+    f, weights = nodes_over(likelihood, y, mean, variance)
+    return tuple(np.einsum("ij,ij->i", weights, part) for part in parts(y[:, None], f))
 
 
 def _derivative(g: Callable[[Array], Array], f: Array) -> Array:
@@ -189,7 +217,7 @@ def log_average(likelihood: Any, y: Values, mean: Values, variance: Values, mode
     z, spacing = spread(centre, width, mode - _REACH, mode + _REACH, likelihood.points)
     # log p(y) = log int p(y | m + s z) N(z | 0, 1) dz
     inside = likelihood.log_prob(y[..., None], mean[..., None] + std[..., None] * z)
-    return logsumexp(inside - 0.5 * z**2 + spacing, axis=-1) - 0.5 * jnp.log(2.0 * jnp.pi)
+    return logsumexp(inside - 0.5 * z**2, axis=-1, b=spacing) - 0.5 * jnp.log(2.0 * jnp.pi)
 
 
 def mode_between(

@@ -69,6 +69,7 @@ class Softmax(SeveralClasses):
             "expected_log_prob",
             "sites",
             "value_and_sites",
+            "bound_and_sites",
             "predictive_mean",
             "predictive_variance",
             "log_density",

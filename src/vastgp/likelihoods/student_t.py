@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 from scipy.special import ndtr
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
@@ -37,6 +38,7 @@ class StudentT(Likelihood):
 
     name: ClassVar[str] = "student-t"
     log_concave: ClassVar[bool] = False
+    in_numpy = frozenset({"bound_and_sites"})
     scale: Any
     degrees_of_freedom: Any
     points: int = eqx.field(static=True)
@@ -72,6 +74,20 @@ class StudentT(Likelihood):
         )
         square = ((y - mean) ** 2 + variance) / scale**2
         return _log_normaliser(scale, nu) - 0.5 * (nu + 1.0) * jnp.log1p(square / nu)
+
+    def bound_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+        """Return `site_bound` and its sites in NumPy: with ``u = (y - m)^2 + v`` and ``w`` the precision of the site.
+
+        ``alpha = w (y - m)`` and ``beta = w = (nu + 1) / (nu s^2 + u)``.
+        """
+        scale, nu = float(self.scale), float(self.degrees_of_freedom)
+        off = y - mean
+        square = off**2 + variance
+        weight = (nu + 1.0) / (nu * scale**2 + square)
+        constant = special.gammaln(0.5 * (nu + 1.0)) - special.gammaln(0.5 * nu)
+        constant -= 0.5 * np.log(np.pi * nu) + np.log(scale)
+        value = constant - 0.5 * (nu + 1.0) * np.log1p(square / scale**2 / nu)
+        return value, weight * off, weight
 
     def most_curvature(self) -> float:
         """Return ``(nu + 1) / (nu s^2)``, that at ``f = y``."""

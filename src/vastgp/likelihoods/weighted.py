@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 
 from vastgp.likelihoods.base import Likelihood
 from vastgp.likelihoods.beside_target import BesideTarget
@@ -72,6 +73,12 @@ class Weighted(BesideTarget):
     def site_bound(self, y: Any, mean: Any, variance: Any) -> Any:
         """Return what Gaussian sites maximise, times ``w``."""
         return self.of_one.site_bound(y[..., 0], mean, variance) * jnp.exp(y[..., 1])
+
+    def bound_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+        """Return what Gaussian sites maximise and are made of, times ``w``."""
+        found = self.of_one.bound_and_sites(y[..., 0], mean, variance)
+        value, alpha, beta = (part * np.exp(y[..., 1]) for part in found)
+        return value, alpha, beta
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         return self.of_one.log_density(y[..., 0], mean, latent_variance)
