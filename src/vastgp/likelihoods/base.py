@@ -142,7 +142,7 @@ class Likelihood(Parameters, eqx.Module):
         return self.expected_log_prob(y, mean, variance), *self.sites(y, mean, variance)
 
     def bound_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
-        """Return `site_bound`, and slope and curvature of sites: those of `sites` where it is the expectation itself."""
+        """Return `site_bound`, and slope and curvature of sites: those of `sites` where it is the expectation."""
         return self.value_and_sites(y, mean, variance)
 
     plug_in_sites: ClassVar[Any] = None

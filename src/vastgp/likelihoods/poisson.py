@@ -84,7 +84,7 @@ class Poisson(Likelihood):
         return y - beta, beta
 
     def bound_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
-        """Return `expected_log_prob` and `sites` in NumPy and double precision: large counts keep their digits there."""
+        """Return `expected_log_prob` and `sites` in NumPy and double precision, so that large counts keep digits."""
         log_rate = math.log(float(self.rate)) + mean
         with np.errstate(over="ignore"):  # what tries a rate without end finds no bound
             count = np.exp(log_rate + 0.5 * variance)
