@@ -10,7 +10,12 @@ from scipy.linalg import lapack
 from vastgp.linalg import cholesky, lapack_pointers, tiled_factor
 from vastgp.linalg.cholesky import factorize
 from vastgp.linalg.threads import _blas, own_threads
-from vastgp.linalg.tiled_factor import factorize_in_place, invert_in_place, solve_in_place
+from vastgp.linalg.tiled_factor import (
+    diagonal_of_inverse,
+    factorize_in_place,
+    invert_in_place,
+    solve_in_place,
+)
 
 BLOCK, MANY = tiled_factor._BLOCK, tiled_factor._MANY_ROWS
 
@@ -48,6 +53,7 @@ def test_they_are_those_of_lapack_and_nothing_above_the_diagonal_is_touched(n, t
         solve_in_place(found, solution, half=half)
         solve = lapack.dtrtrs if half else lapack.dpotrs
         np.testing.assert_allclose(solution, solve(factor, right, lower=1)[0], atol=1e-9)
+    np.testing.assert_allclose(diagonal_of_inverse(found), np.diagonal(inverse), atol=1e-9)
     invert_in_place(found)
     np.testing.assert_allclose(np.tril(found), np.tril(inverse), atol=1e-9)
     np.testing.assert_array_equal(np.triu(found, 1), np.triu(A, 1))
@@ -67,8 +73,10 @@ def test_any_number_of_threads_finds_the_same_bits(threads, monkeypatch, block):
         assert factorize_in_place(lower)
         factor = lower.copy()
         solve_in_place(lower, solution, half=False)
+        diagonal = diagonal_of_inverse(lower)
+        np.testing.assert_array_equal(lower, factor)
         invert_in_place(lower)
-        found.append((factor, solution, lower))
+        found.append((factor, solution, diagonal, lower))
     for others in found[1:]:
         for one, other in zip(found[0], others, strict=True):
             np.testing.assert_array_equal(one, other)

@@ -18,7 +18,12 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from vastgp.linalg import lapack_pointers
 from vastgp.linalg.threads import blas_threads
-from vastgp.linalg.tiled_factor import factorize_in_place, invert_in_place, solve_in_place
+from vastgp.linalg.tiled_factor import (
+    diagonal_of_inverse,
+    factorize_in_place,
+    invert_in_place,
+    solve_in_place,
+)
 
 # Relative to the mean of the diagonal. In float64 the first is far below every noise level in use.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
@@ -73,6 +78,8 @@ class Cholesky:
 
     def inverse_diagonal(self) -> np.ndarray:
         """Return the diagonal of ``A^-1``: column norms of ``L^-1``, which is made for it."""
+        if _takes_tiles(self.lower):
+            return diagonal_of_inverse(self.lower)
         with blas_threads(len(self.lower)):
             inverse, info = lapack.dtrtri(self.lower, lower=1)
         _check(info, "trtri")

@@ -66,6 +66,24 @@ def invert_in_place(lower: np.ndarray) -> None:
             tiles.multiply_by_itself(block, deal)
 
 
+def diagonal_of_inverse(lower: np.ndarray) -> np.ndarray:
+    """Return the diagonal of ``A^-1`` given the factor: squared norms of the columns of ``L^-1``, in a copy."""
+    tiles = _Tiles(np.array(lower, order="F"))
+    found, factor = np.empty(tiles.n), tiles.lower
+
+    def norms(part: _Part) -> None:
+        first, last = part
+        corner, below = np.tril(factor[first:last, first:last]), factor[last:, first:last]
+        found[first:last] = np.einsum("ij,ij->j", corner, corner)
+        found[first:last] += np.einsum("ij,ij->j", below, below)
+
+    with _threads(tiles.n) as deal:
+        for block in reversed(tiles.blocks):
+            tiles.invert_factor(block, deal)
+        deal(norms, _parts(0, tiles.n, _BLOCK // 2))
+    return found
+
+
 def solve_in_place(lower: np.ndarray, right: np.ndarray, *, half: bool) -> None:
     """Write ``A^-1 B`` over ``B``, or ``L^-1 B``, given the factor.
 
