@@ -6,7 +6,7 @@ import pytest
 import vastgp
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Poisson
-from vastgp.methods.svgp import passes
+from vastgp.methods.svgp import fit, passes
 from vastgp.methods.svgp.bound import SiteSums
 
 
@@ -23,12 +23,15 @@ def counts(n):
     return X, rng.poisson(np.exp(np.sin(2.0 * X[:, 0]))).astype(float)
 
 
+@pytest.mark.parametrize("on_host", [True, False])
 @pytest.mark.parametrize("n", [200, 900])
-def test_fewer_passes_to_the_same_bound(n, monkeypatch):
+def test_fewer_passes_to_the_same_bound(n, on_host, monkeypatch):
+    monkeypatch.setattr(fit, "passes_stay_on_host", lambda *given: on_host)
     X, y = counts(n)
     found = fitted(X, y, 10.0)
     none = SiteSums.none(1, 40, np.float64)
-    monkeypatch.setattr(passes, "first_sums", lambda *given: none)
+    for module in (fit, passes):
+        monkeypatch.setattr(module, "first_sums", lambda *given: none)
     alone = fitted(X, y, 10.0)
     assert found.converged_ and alone.converged_
     assert found.diagnosis_["bound"] == pytest.approx(alone.diagnosis_["bound"], abs=1e-3)

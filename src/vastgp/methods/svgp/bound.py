@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 from vastgp.fitting.dual_evidence import local_sites
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods.quadrature import array_module
 
 # A Cholesky factorisation errs by some roundings of the trace: less than this cannot be told from zero.
 _ROUNDINGS = 4.0
@@ -108,23 +109,23 @@ class Whitened(NamedTuple):
     mean: Any
     root: Any
 
-    def divergence(self) -> Array:
+    def divergence(self) -> Any:
         """Return ``KL(q(v) || N(0, I))``, summed over the functions."""
         # 1/2 (tr R^-1 + m^T m - m + log |R|)
-        log_det = -2.0 * jnp.sum(jnp.log(jnp.diagonal(self.root, axis1=1, axis2=2)))
-        total = jnp.sum(self.root**2) + jnp.sum(self.mean**2)
+        xp = array_module(self.root)
+        log_det = -2.0 * xp.sum(xp.log(xp.diagonal(self.root, axis1=1, axis2=2)))
+        total = xp.sum(self.root**2) + xp.sum(self.mean**2)
         return 0.5 * (total - self.mean.size + log_det)
 
-    def moments(
-        self, psi: Float[Array, "m n"], prior_variance: Any
-    ) -> tuple[Float[Array, "C n"], Float[Array, "C n"]]:
-        """Return mean and variance of each function at rows with features ``psi``: eq. (7).
+    def moments(self, psi: Any, prior_variance: Any) -> tuple[Any, Any]:
+        """Return mean and variance of each function, (C, n), at rows with features ``psi``, (m, n): eq. (7).
 
         ``k_ii - |psi|^2 + |F^-1 psi|^2``: the last term is ``a_i^T S_u a_i``, without a difference of ``K_uu`` and
         ``S_u``.
         """
-        left = jnp.maximum(prior_variance - jnp.sum(psi**2, axis=0), 0.0)
-        return self.mean @ psi, left + jnp.sum((self.root @ psi) ** 2, axis=1)
+        xp = array_module(psi)
+        left = xp.maximum(prior_variance - xp.sum(psi**2, axis=0), 0.0)
+        return self.mean @ psi, left + xp.sum((self.root @ psi) ** 2, axis=1)
 
     def covariance(self) -> Float[Array, "C m m"]:
         """Return ``R^-1``."""
@@ -166,13 +167,18 @@ def whitened_features(
     return inverse @ kernel(Z, X)
 
 
+def roundings_of(diagonal: Any) -> Any:
+    """Return what is added to a diagonal, (C, m), for what rounding may leave of a matrix below zero."""
+    return _ROUNDINGS * jnp.finfo(diagonal.dtype).eps * diagonal.shape[-1] ** 0.5 * diagonal
+
+
 def posterior_of(sums: SiteSums) -> Whitened:
     """Return the approximation that sites give: eq. (24)."""
     # R = I + A, b = R m. Of rows and columns scaled to one on the diagonal, what rounding leaves of A may lie below
     # zero by some eps.
     A = sums.precision
     diagonal = jnp.diagonal(A, axis1=1, axis2=2)
-    least = _ROUNDINGS * jnp.finfo(A.dtype).eps * A.shape[-1] ** 0.5 * diagonal
+    least = roundings_of(diagonal)
     # one after the other: XLA's CPU executor can wait for itself within a batch of factorisations
     _, root = jax.lax.map(whitener, A + (1.0 + least)[:, :, None] * _eye(A))
     half = root @ sums.linear[:, :, None]
@@ -185,7 +191,7 @@ def centred(sums: SiteSums, q: Whitened) -> tuple[SiteSums, Whitened]:
     Where the likelihood does not see what all functions have in common, their optimum is zero there: ``v_c`` is the sum
     over i of ``alpha_ic psi_i``, and the ``alpha_ic`` sum to zero over c. Steps get there slowly.
     """
-    mean = q.mean - jnp.mean(q.mean, axis=0)
+    mean = q.mean - q.mean.mean(axis=0)
     linear = mean + (sums.precision @ mean[:, :, None])[:, :, 0]
     return sums._replace(linear=linear), q._replace(mean=mean)
 
@@ -204,7 +210,7 @@ def expected_fit(
     variance: Float[Array, "C n"],
 ) -> Array:
     """Return ``sum_i weights_i E_q[log p(y_i | f_i)]``, or its bound where the likelihood is not log-concave."""
-    bound = likelihood.site_bound(y, _as_wanted(likelihood, mean), _as_wanted(likelihood, variance))
+    bound = likelihood.site_bound(y, as_wanted(likelihood, mean), as_wanted(likelihood, variance))
     return jnp.sum(weights * bound)
 
 
@@ -222,7 +228,7 @@ def better_sums(
     (erratum 10): it is in the weights.
     """
     bound, sites = local_sites(
-        likelihood, y, _as_wanted(likelihood, mean), _as_wanted(likelihood, variance)
+        likelihood, y, as_wanted(likelihood, mean), as_wanted(likelihood, variance)
     )
     linear, precision = (weights * part.reshape(mean.shape) for part in sites)
     # symmetric also in its last bits, as the square of one matrix
@@ -230,10 +236,11 @@ def better_sums(
     return jnp.sum(weights * bound), SiteSums(linear @ psi.T, root @ jnp.swapaxes(root, 1, 2))
 
 
-def row_sums(psi: Float[Array, "m n"], linear: Any, precision: Any) -> SiteSums:
-    """Return the sums of sites that are held one a row ("untied"): arrays of shape (C, n)."""
-    root = jnp.sqrt(precision)[:, None, :] * psi
-    return SiteSums(linear @ psi.T, root @ jnp.swapaxes(root, 1, 2))
+def row_sums(psi: Any, linear: Any, precision: Any) -> SiteSums:
+    """Return the sums of sites that are held one a row ("untied"): arrays of shape (C, n), ``psi`` of (m, n)."""
+    xp = array_module(psi)
+    root = xp.sqrt(precision)[:, None, :] * psi
+    return SiteSums(linear @ psi.T, root @ xp.swapaxes(root, 1, 2))
 
 
 def held(hold: str, sums: SiteSums, before: Coordinates, after: Coordinates) -> SiteSums:
@@ -332,6 +339,6 @@ def _eye(like: Array) -> Array:
     return jnp.eye(like.shape[-1], dtype=like.dtype)
 
 
-def _as_wanted(likelihood: Likelihood, moments: Float[Array, "C n"]) -> Array:
+def as_wanted(likelihood: Likelihood, moments: Any) -> Any:
     """Return moments as the likelihood takes them: without the first axis where there is one function."""
     return moments[0] if likelihood.num_latent == 1 else moments

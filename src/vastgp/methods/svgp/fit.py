@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -17,12 +18,28 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import shortened
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.linalg.cholesky import FactorizationError
 from vastgp.methods.svgp.bound import SiteSums, Whitened, coordinates, posterior_of
 from vastgp.methods.svgp.collapsed_bound import best_scales
+from vastgp.methods.svgp.first_sites import first_sums
+from vastgp.methods.svgp.on_host import (
+    HostPasses,
+    coordinates_on_host,
+    passes_stay_on_host,
+    posterior_on_host,
+    stays_on_host,
+)
 from vastgp.methods.svgp.options import SVGPOptions
-from vastgp.methods.svgp.passes import SVGPFit, run_passes, without_passes
+from vastgp.methods.svgp.passes import (
+    SVGPFit,
+    left_to_gain,
+    passed,
+    run_passes,
+    without_passes,
+)
 from vastgp.methods.svgp.posterior import SVGPPosterior
-from vastgp.methods.svgp.training import learn
+from vastgp.methods.svgp.steps import Params
+from vastgp.methods.svgp.training import hyperparameters_given, learn
 
 # Rows that inducing inputs are chosen from, and that amplitude and noise of the start are scaled by.
 _CHOSEN_FROM, _SCALED_BY = 20_000, 8192
@@ -84,6 +101,8 @@ def fit_svgp(
     if options.learn and isinstance(likelihood, Gaussian):
         kernel, likelihood = _scaled(rows, standardizer, kernel, likelihood, Z, options, run.seed)
     start = kernel, likelihood, Z
+    if options.given and passes_stay_on_host(kernel, likelihood, rows, len(Z)):
+        return _fit_on_host(rows, standardizer, start, options, run)
     params, sums, loop, damped, needed = learn(rows, standardizer, start, options, run, dtype)
     # what Adam found is whole; without time for a pass the sites of the last steps have to do
     left = run.seconds_left()
@@ -91,6 +110,23 @@ def fit_svgp(
         return without_passes(params, sums, options, loop, damped, str(params.Z.dtype))
     assert isinstance(sums, SiteSums)
     return run_passes(rows, standardizer, params, sums, options, loop, damped, run)
+
+
+def _fit_on_host(
+    rows: Rows,
+    standardizer: Standardizer,
+    model: tuple[Kernel, Likelihood, np.ndarray],
+    options: SVGPOptions,
+    run: Run,
+) -> SVGPFit:
+    """Return the fit of few rows whose hyperparameters and inducing inputs are given."""
+    kernel, likelihood, Z = model
+    passes = HostPasses(rows, standardizer, model, options.jitter, left_to_gain(options, rows.n))
+    none = SiteSums.none(likelihood.num_latent, len(Z), np.float64)
+    sums = first_sums(rows, standardizer, (kernel, likelihood), none, passes.sums_of_some, run.seed)
+    logs = jax.tree.map(np.log, (kernel, likelihood))
+    params = Params(logs[0], logs[1], Z)
+    return passed(passes, params, sums, options, hyperparameters_given(), 0, run)
 
 
 def _scaled(
@@ -133,14 +169,27 @@ def answer_of(fit: SVGPFit, standardizer: Standardizer, options: SVGPOptions, dt
 
 
 def _posterior(fit: SVGPFit, dtype: str) -> SVGPPosterior:
+    try:
+        inverse, q = _parts_of_posterior(fit)
+        found = bool(np.all(np.isfinite(q.mean)) and np.all(np.isfinite(q.root)))
+    except FactorizationError:
+        found = False
+    if not found:
+        raise FloatingPointError(
+            f"the fit ended without a finite posterior, in {dtype}. Raise jitter or noise_floor, or set "
+            "dtype='float64'."
+        )
+    # as a file has them: products are the same to the last bit
+    return SVGPPosterior(fit.kernel, fit.Z, *map(np.ascontiguousarray, (inverse, *q)))
+
+
+def _parts_of_posterior(fit: SVGPFit) -> tuple[Any, Whitened]:
+    if isinstance(fit.sums, SiteSums) and stays_on_host(fit.kernel, len(fit.Z)):
+        inverse = coordinates_on_host(fit.kernel, fit.Z, fit.jitter).inverse
+        return inverse, posterior_on_host(fit.likelihood, fit.sums)[1]
     with precision("float64"):
-        inverse, q = _whitened(fit.kernel, fit.Z, fit.sums, fit.jitter)
-        if not (np.all(np.isfinite(q.mean)) and np.all(np.isfinite(q.root))):
-            raise FloatingPointError(
-                f"the fit ended without a finite posterior, in {dtype}. Raise jitter or noise_floor, or set "
-                "dtype='float64'."
-            )
-        return SVGPPosterior(fit.kernel, fit.Z, *map(np.asarray, (inverse, *q)))
+        found: tuple[Any, Whitened] = _whitened(fit.kernel, fit.Z, fit.sums, fit.jitter)
+        return found
 
 
 @program

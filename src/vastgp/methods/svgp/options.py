@@ -130,6 +130,11 @@ class SVGPOptions:
     noise_floor: float = 1e-3
     tol: float = 1e-4
 
+    @property
+    def given(self) -> bool:
+        """Whether no steps are taken: hyperparameters and inducing inputs are given."""
+        return not (self.learn or self.optimizer == "adam")
+
 
 def check_options(solver: Any, search: Any, dual: bool) -> None:
     """Raise ValueError for what would have no effect.

@@ -43,7 +43,7 @@ from vastgp.methods.svgp.bound import (
 )
 from vastgp.methods.svgp.first_sites import first_sums
 from vastgp.methods.svgp.options import SVGPOptions
-from vastgp.methods.svgp.steps import Params, coordinates_of, mended, tile_sums
+from vastgp.methods.svgp.steps import Params, coordinates_of, mended, sums_of_rows, tile_sums
 
 # Rows of a tile of a pass, at most.
 _TILE = 2048
@@ -85,8 +85,43 @@ class SVGPFit:
     jitter: float
 
 
-class _Passes:
-    """E-steps on all rows, in float64, of a state `Ascent`."""
+class Passes:
+    """E-steps on all rows, in float64, of a state `Ascent`: one evaluation each.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    updates : DampedUpdates
+        Of sites, as `SiteSums`.
+    """
+
+    likelihood: Likelihood
+    updates: DampedUpdates
+
+    def start(self, sums: SiteSums) -> Ascent:
+        """Return the state at given sites, or at none where these have no bound: steps that diverged."""
+        state = self.updates.start(sums)
+        if np.isfinite(state.found.bound):
+            return state
+        nothing = jax.tree.map(np.zeros_like, sums)
+        return self.updates.start(nothing)._replace(shortened=np.int64(1))
+
+    def chunk(self, state: Ascent, first: int, count: int) -> tuple[Ascent, Mapping[str, Any]]:
+        """Do one pass."""
+        if isinstance(self.likelihood, Gaussian):
+            state = _exact(state)
+        else:
+            state = self.updates.step(state)
+        return state, {
+            "objective": state.found.bound,
+            "objective_se": 0.0,
+            "damped": state.shortened,
+            "end": state.end,
+        }
+
+
+class _Passes(Passes):
+    """Passes by tiles of the rows, in compiled programs."""
 
     def __init__(
         self,
@@ -104,13 +139,10 @@ class _Passes:
             self._evaluate, most=most_rate(self.likelihood), least_gain=least
         )
 
-    def start(self, sums: SiteSums) -> Ascent:
-        """Return the state at given sites, or at none where these have no bound: steps that diverged."""
-        state = self.updates.start(sums)
-        if np.isfinite(state.found.bound):
-            return state
-        nothing = jax.tree.map(np.zeros_like, sums)
-        return self.updates.start(nothing)._replace(shortened=np.int64(1))
+    def sums_of_some(self, X: np.ndarray, linear: np.ndarray, precision: np.ndarray) -> SiteSums:
+        """Return the sums of sites of some rows, (C, n) each."""
+        some = Rows(X, np.zeros(len(X)), np.ones(len(X)))
+        return sums_of_rows(self.params, self.here, (linear, precision), some)
 
     def _evaluate(self, sums: SiteSums) -> Found:
         sums, q = _posterior(self.likelihood, sums)
@@ -121,19 +153,6 @@ class _Passes:
         # read once: the rows of a tile are prepared while those before are at work
         bound = processes.from_first(np.float64(found[0]) - np.float64(_divergence(q)))
         return Found(sums, np.float64(bound), found[1])
-
-    def chunk(self, state: Ascent, first: int, count: int) -> tuple[Ascent, Mapping[str, Any]]:
-        """Do one pass."""
-        if isinstance(self.likelihood, Gaussian):
-            state = _exact(state)
-        else:
-            state = self.updates.step(state)
-        return state, {
-            "objective": state.found.bound,
-            "objective_se": 0.0,
-            "damped": state.shortened,
-            "end": state.end,
-        }
 
 
 def _exact(state: Ascent) -> Ascent:
@@ -205,6 +224,11 @@ def _gain_of_exact_step(sums: SiteSums, better: SiteSums) -> Any:
     return fit - (after.divergence() - before.divergence())
 
 
+def left_to_gain(options: SVGPOptions, n: int) -> float:
+    """Return what passes over n rows leave to gain, in nats."""
+    return _FINER * options.tol * n
+
+
 def run_passes(
     rows: DataRows,
     standardizer: Standardizer,
@@ -230,18 +254,32 @@ def run_passes(
     damped, sums = damped + int(repaired is not sums), repaired
     with precision("float64"):
         params, sums = as_dtype((params, sums), np.float64)
-        passes = _Passes(rows, standardizer, params, options, _FINER * options.tol * rows.n)
+        passes = _Passes(rows, standardizer, params, options, left_to_gain(options, rows.n))
         if not (isinstance(passes.likelihood, Gaussian) or np.any(np.asarray(sums.linear))):
             # of no rows, as no steps came before
-            sums = first_sums(rows, standardizer, params, passes.here, run.seed)
-        state, end = run.steps(
-            "passes over all rows",
-            passes.chunk,
-            passes.start(sums),
-            max_iter=options.passes,
-            chunk=1,
-            should_stop=lambda now, _: decide(now["end"], now["objective"]),
-        )
+            model = params.on_host()
+            sums = first_sums(rows, standardizer, model, sums, passes.sums_of_some, run.seed)
+        return passed(passes, params, sums, options, loop, damped, run)
+
+
+def passed(
+    passes: Passes,
+    params: Params,
+    sums: SiteSums,
+    options: SVGPOptions,
+    loop: LoopResult,
+    damped: int,
+    run: Run,
+) -> SVGPFit:
+    """Do the passes; arguments as for `run_passes`."""
+    state, end = run.steps(
+        "passes over all rows",
+        passes.chunk,
+        passes.start(sums),
+        max_iter=options.passes,
+        chunk=1,
+        should_stop=lambda now, _: decide(now["end"], now["objective"]),
+    )
     history = History.from_dict(loop.history.to_dict())
     for k, (step, seconds) in enumerate(zip(end.history.steps, end.history.seconds, strict=True)):
         values = {name: column[k] for name, column in end.history.values.items()}

@@ -14,8 +14,10 @@ from vastgp._precision import precision
 from vastgp._programs import program
 from vastgp.data.padding import pad_rows
 from vastgp.kernels import Kernel, from_spec, to_spec
+from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.svgp.bound import Whitened, whitened_features
+from vastgp.methods.svgp.on_host import stays_on_host
 from vastgp.solvers.prior_draws import PriorDraws
 
 # Up to this many rows a joint sample factorises their covariance; beyond, it is a function made of waves.
@@ -106,6 +108,11 @@ class SVGPPosterior:
 
     def _evaluate(self, X: Any, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
         X = np.asarray(X, np.float64)
+        if stays_on_host(self.kernel, len(self.Z)):
+            psi, q = self.inverse @ covariance(self.kernel, self.Z, X), self._parts()[3]
+            if not with_variance:
+                return q.mean @ psi, np.zeros((len(q.mean), len(X)))
+            return q.moments(psi, prior_variances(self.kernel, X))
         with precision("float64"):
             mean, variance = _moments(*self._parts(), pad_rows(X), with_variance)
         return np.asarray(mean)[:, : len(X)], np.asarray(variance)[:, : len(X)]

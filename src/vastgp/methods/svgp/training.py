@@ -65,6 +65,11 @@ _FOR_PASSES, _FOR_ONE, _MOST_FOR_PASSES, _LONGER = 0.2, 0.05, 0.6, 1.3
 _NEAR, _MOST_BEFORE = 3e-3, 1000
 
 
+def hyperparameters_given() -> LoopResult:
+    """Return how steps ended that were none."""
+    return LoopResult(0, 0.0, True, "hyperparameters were given", History())
+
+
 def learn(
     rows: DataRows,
     standardizer: Standardizer,
@@ -92,7 +97,7 @@ def learn(
     """
     kernel, likelihood = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params[:2])
     adam = options.optimizer == "adam"
-    loop, of_passes = LoopResult(0, 0.0, True, "hyperparameters were given", History()), 0.0
+    loop, of_passes = hyperparameters_given(), 0.0
     finish = False
     with precision(dtype):
         trainer = Trainer(rows, standardizer, likelihood, options, run.seed, dtype)
