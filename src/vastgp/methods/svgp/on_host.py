@@ -19,6 +19,7 @@ from vastgp.kernels.dense import has_closed_form
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.likelihoods import Likelihood
 from vastgp.linalg.cholesky import FactorizationError, factorize
+from vastgp.linalg.threads import blas_threads
 from vastgp.methods.svgp.bound import (
     Coordinates,
     SiteSums,
@@ -78,7 +79,8 @@ def posterior_on_host(likelihood: Likelihood, sums: SiteSums) -> tuple[SiteSums,
 
 
 def _inverse(lower: np.ndarray) -> np.ndarray:
-    inverse, _ = lapack.dtrtri(lower, lower=1)
+    with blas_threads(len(lower)):
+        inverse, _ = lapack.dtrtri(lower, lower=1)
     return inverse
 
 
@@ -114,7 +116,8 @@ class HostPasses(Passes):
         )
 
     def _features(self, X: np.ndarray) -> np.ndarray:
-        return self._inverse @ covariance(self._kernel, self._Z, X)
+        with blas_threads(len(self._Z)):
+            return self._inverse @ covariance(self._kernel, self._Z, X)
 
     def sums_of_some(self, X: np.ndarray, linear: np.ndarray, precision: np.ndarray) -> SiteSums:
         """Return the sums of sites of some rows, (C, n) each."""
@@ -125,12 +128,14 @@ class HostPasses(Passes):
             sums, q = posterior_on_host(self.likelihood, sums)
         except FactorizationError:
             return Found(sums, np.float64(np.nan), sums)
-        mean, variance = q.moments(self._psi, self._prior)
+        with blas_threads(len(self._Z)):
+            mean, variance = q.moments(self._psi, self._prior)
         bound, alpha, beta = self.likelihood.bound_and_sites(
             self._y, as_wanted(self.likelihood, mean), as_wanted(self.likelihood, variance)
         )
         # g_i = (beta_i m_i + alpha_i, beta_i), eqs. (22)-(23)
         beta = np.maximum(beta, LEAST_PRECISION).reshape(mean.shape)
-        better = row_sums(self._psi, beta * mean + alpha.reshape(mean.shape), beta)
+        with blas_threads(len(self._Z)):
+            better = row_sums(self._psi, beta * mean + alpha.reshape(mean.shape), beta)
         total = np.float64(np.sum(bound) - q.divergence())
         return Found(sums, total if np.isfinite(total) else np.float64(np.nan), better)

@@ -16,6 +16,7 @@ from vastgp.data.padding import pad_rows
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import factorize
+from vastgp.linalg.threads import blas_threads
 from vastgp.methods.svgp.bound import Whitened, whitened_features
 from vastgp.methods.svgp.on_host import stays_on_host
 from vastgp.solvers.prior_draws import PriorDraws
@@ -109,13 +110,17 @@ class SVGPPosterior:
     def _evaluate(self, X: Any, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
         X = np.asarray(X, np.float64)
         if stays_on_host(self.kernel, len(self.Z)):
+            return self._on_host(X, with_variance)
+        with precision("float64"):
+            mean, variance = _moments(*self._parts(), pad_rows(X), with_variance)
+        return np.asarray(mean)[:, : len(X)], np.asarray(variance)[:, : len(X)]
+
+    def _on_host(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
+        with blas_threads(max(X.shape[0], len(self.Z))):
             psi, q = self.inverse @ covariance(self.kernel, self.Z, X), self._parts()[3]
             if not with_variance:
                 return q.mean @ psi, np.zeros((len(q.mean), len(X)))
             return q.moments(psi, prior_variances(self.kernel, X))
-        with precision("float64"):
-            mean, variance = _moments(*self._parts(), pad_rows(X), with_variance)
-        return np.asarray(mean)[:, : len(X)], np.asarray(variance)[:, : len(X)]
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values[0] if len(self.whitened_mean) == 1 else values
