@@ -96,7 +96,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     run.hold_back(_seconds_for_the_end(model, judge.training.n, run))
     on_device = _accelerator.is_present()
     program = type(model), padded_size(judge.training.n), judge.training.d, on_device
-    run.needs = _WARM if program in _compiled else seconds_of_compiling(model)
+    warm = program in _compiled or model._compiles_nothing(judge.training)
+    run.needs = _WARM if warm else seconds_of_compiling(model)
     try:
         last = model._last_answer(judge.training, run)
         found.append(judge.widened(judge(OWN, last, model, run), model, run))

@@ -5,6 +5,7 @@ import pytest
 
 import vastgp
 from compiled_programs import count_programs
+from vastgp.data import Rows, Standardizer
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.svgp import fit, on_host, posterior
 
@@ -76,6 +77,35 @@ def test_no_program_is_compiled_for_another_number_of_rows(likelihood):
         with count_programs() as programs:
             answers(fitted(X, y, likelihood), new)
             assert programs() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "nothing"),
+    [
+        ({}, 1000, True),
+        ({}, 1001, False),
+        ({"num_inducing": 20}, 100, False),
+        ({"inducing_inputs": np.zeros((3, 3))}, 100, False),
+        ({"solver": vastgp.options.Natural(max_steps=5)}, 100, False),
+        ({"hyperparameters": "fixed", "kernel": RBF(np.ones(3), 1.0)}, 100, True),
+        ({"kernel": "matern32"}, 100, True),
+    ],
+    ids=str,
+)
+def test_where_nothing_is_compiled_the_method_needs_next_to_no_time(options, n, nothing):
+    """Of 300 rows and a budget of two seconds it had no answer, as compilation would have taken as long."""
+    model = vastgp.TSVGPClassifier(**options)
+    X, y = rows(n, "logit")
+    model.classes_, model._class_weights = np.array([0, 1]), None
+    data = Rows(X, np.where(y > 0, 1.0, -1.0), checked=True)
+    model.standardizer_ = Standardizer().fit(Rows(X, None, checked=True))
+    assert model._compiles_nothing(data) == nothing
+
+
+def test_a_short_budget_does_for_few_rows():
+    X, y = rows(120, "logit")
+    model = vastgp.TSVGPClassifier(max_seconds=3.0).fit(X, y)
+    assert model.converged_ and "too little of max_seconds" not in model.stop_reason_
 
 
 def test_who_stays_on_the_host():

@@ -27,8 +27,10 @@ from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, 
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
 from vastgp.estimators.weighted_rows import FitsRowWeights
 from vastgp.fitting.run import Answer, Run
+from vastgp.kernels import RBF, Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.svgp.fit import Inputs, answer_of, fit_svgp
+from vastgp.methods.svgp.on_host import passes_stay_on_host
 from vastgp.methods.svgp.options import (
     DUAL_SOLVERS,
     SOLVERS,
@@ -109,6 +111,20 @@ class SVGPFits(BaseGP):
     def _check_params(self) -> None:
         search, solver = self._resolved()
         check_options(solver, search, self._dual)
+
+    def _compiles_nothing(self, rows: Rows) -> bool:
+        chosen = self.num_inducing is None and isinstance(self.inducing_inputs, str)
+        search, solver = self._resolved()
+        if not chosen or isinstance(solver, Adam) or rows.n > _FEW_ROWS:
+            return False
+        options = without_steps(plain_options(solver, search, self._dual, self.tol), solver)
+        if not options.given:
+            return False
+        _, y = rows.take(np.arange(rows.n))
+        assert y is not None
+        likelihood = self._first_likelihood(self.standardizer_.transform_y(y))
+        kernel = self.kernel if isinstance(self.kernel, Kernel) else RBF(1.0, 1.0)
+        return passes_stay_on_host(kernel, likelihood, rows, rows.n)
 
     def _can_spare(self, left: int, run: Run) -> bool:
         del run
