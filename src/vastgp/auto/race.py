@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ _ROWS_OF_SCALES, _SHARE_OF_SCALES = 1000, 0.3
 _SHORT, _ONE_MORE = 6.0, 1.0
 # Where one model has the time of all and says no more of held-out rows than their mean and deviation would, log of
 # sqrt(2 pi e) nats in deviations, what takes next to no time is compared with it.
-_OF_A_CONSTANT = 0.5 * np.log(2.0 * np.pi * np.e)
+_OF_A_CONSTANT = 0.5 * (1.0 + math.log(2.0 * math.pi))
 # So much longer a race is where trees are next, see `trees_next`.
 _LONGER = 0.4
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
