@@ -79,16 +79,16 @@ def _standing(found: list[Row], score: str) -> list[str]:
     lines = []
     held = any("coverage" in row for row in found)
     for budget, fits in by("budget", found).items():
-        tables = by("table", [row for row in fits if score in row or "error" in row])
+        scored = {_named(row) for row in fits if score in row}
+        tables = by("table", [row for row in fits if _named(row) in scored])
         most = max(map(len, tables.values()), default=0)
         best = {
             name: min(value(row, score) for row in (*here, with_linear(here[0])))
             for name, here in tables.items()
             if len(here) == most
         }
-        for name, here in by(_named, fits).items():
-            if not any(score in row for row in here):
-                continue
+        for name in sorted(scored):
+            here = [row for row in fits if _named(row) == name]
             beside = np.array([_beside(row, score) for row in here])
             lowest = sum(value(row, score) <= best.get(row["table"], -np.inf) for row in here)
             cut = float(np.clip(beside, -1.0, 1.0).mean())
