@@ -11,14 +11,13 @@ whose rows were seen before. None is committed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from raw_tables import ROW_NAMES, Rows, split, write_tables
+from raw_tables import ROW_NAMES, Rows, read_table, split, write_tables
 
 COUNT = 100
 _ROWS = (30, 60_000)
@@ -49,7 +48,7 @@ SUITED: dict[str, Callable[[pd.Series], bool]] = {
 
 def load(kind: str, number: int) -> tuple[Rows, dict[str, str]]:
     """Return training and test rows, and package, table and target."""
-    table = pd.read_parquet(Path(os.environ["VASTGP_RAW"]) / f"{kind}-{number}.parquet")
+    table = read_table(f"{kind}-{number}")
     told = dict(table.attrs)
     return split(table, told["target"], 0, classes=kind == "stranger-classes"), told
 
