@@ -106,6 +106,15 @@ def local_sites(
     return bound, Sites(beta * mean + alpha, beta)
 
 
+def sites_in_numpy(
+    likelihood: Likelihood, y: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, Sites]:
+    """Return what `local_sites` does, of a likelihood that has it in NumPy."""
+    bound, alpha, beta = likelihood.bound_and_sites(y, mean, variance)
+    beta = np.maximum(beta, LEAST_PRECISION)
+    return bound, Sites(beta * mean + alpha, beta)
+
+
 class DualPosterior(NamedTuple):
     """Posterior that sites give at their rows.
 
@@ -303,10 +312,9 @@ class DualEvidence(RowEvidence):
         n = self.num_rows
         if "bound_and_sites" in likelihood.in_numpy and mean.size <= likelihood.most_in_numpy:
             # without a program, which takes ten times as long where it was compiled in a hurry
-            y = np.asarray(self._padded_y, np.float64)[:n]
-            bound, alpha, beta = likelihood.bound_and_sites(y, mean, variance)
-            beta = np.maximum(beta, LEAST_PRECISION)
-            return bound, Sites(beta * mean + alpha, beta)
+            return sites_in_numpy(
+                likelihood, np.asarray(self._padded_y, np.float64)[:n], mean, variance
+            )
         with precision("float64"):
             bound, sites = local_sites(
                 as_dtype(likelihood, np.float64), self._padded_y, *self._padded(mean, variance)

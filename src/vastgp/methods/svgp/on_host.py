@@ -13,7 +13,7 @@ from vastgp import _accelerator
 from vastgp.data import Rows, Standardizer, processes
 from vastgp.data.minibatch import standardised_rows
 from vastgp.fitting.damped_updates import DampedUpdates, Found
-from vastgp.fitting.dual_evidence import LEAST_PRECISION, most_rate
+from vastgp.fitting.dual_evidence import most_rate, sites_in_numpy
 from vastgp.kernels import Kernel
 from vastgp.kernels.dense import has_closed_form
 from vastgp.kernels.matrices import covariance, prior_variances
@@ -130,12 +130,11 @@ class HostPasses(Passes):
             return Found(sums, np.float64(np.nan), sums)
         with blas_threads(len(self._Z)):
             mean, variance = q.moments(self._psi, self._prior)
-        bound, alpha, beta = self.likelihood.bound_and_sites(
-            self._y, as_wanted(self.likelihood, mean), as_wanted(self.likelihood, variance)
-        )
-        # g_i = (beta_i m_i + alpha_i, beta_i), eqs. (22)-(23)
-        beta = np.maximum(beta, LEAST_PRECISION).reshape(mean.shape)
+        bound, sites = sites_in_numpy(
+            self.likelihood, self._y,
+            as_wanted(self.likelihood, mean), as_wanted(self.likelihood, variance),
+        )  # fmt: skip
         with blas_threads(len(self._Z)):
-            better = row_sums(self._psi, beta * mean + alpha.reshape(mean.shape), beta)
+            better = row_sums(self._psi, *(part.reshape(mean.shape) for part in sites))
         total = np.float64(np.sum(bound) - q.divergence())
         return Found(sums, total if np.isfinite(total) else np.float64(np.nan), better)
